@@ -115,7 +115,7 @@ class TeamProject:
 
     @property
     def location(self) -> dict[str, str]:
-        """The names of server and project, as fields of the tracking file."""
+        """The address of the server and the key of the project, as a tracking file (of local names) stores both."""
         return {"server": self.server, "project": self.key}
 
     def session_id_of(self, reference: str | None) -> str:
@@ -348,7 +348,7 @@ _DAMAGED_HINT = "The server's answer is damaged. Nothing was written. Try again,
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A downloaded session: its description and its canonical records."""
+    """A downloaded session: the server's description of it, and its records in canonical (normalized) form."""
 
     info: wire.SessionInfo
     records: tuple[bytes, ...]

@@ -259,7 +259,11 @@ def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> A
 
 
 def default_alias(session_id: str) -> str:
-    """Return the first characters of a session's id: 13 if it begins with the time (UUID version 7), else 8."""
+    """Return the default alias (local name) of a session: the first 13 characters of its id, or 8 for an older kind of
+    id.
+
+    The ids of version 7 begin with the time, so they need 13.
+    """
     return session_id[: 13 if session_id[14:15] == "7" else 8]
 
 
@@ -317,7 +321,7 @@ def shared_result(
 
 
 def unshared_result(verb: Verb, project: TeamProject, name: str | None, one: Alias, agent: AgentName) -> Shared:
-    """Return the result of a command about a session that the server does not have yet."""
+    """Return the result of a command that made a session which the server does not have yet."""
     return Shared(
         verb=verb, server=project.server, project=project.key, session_id=None, alias=name, url=None, title=one.title,
         owner=project.client.account.user, visibility=one.visibility, agent=agent, root_id=one.root_id,

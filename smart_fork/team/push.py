@@ -132,8 +132,8 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
     """Return the alias (the local name) for a pushed session.
 
-    This is the alias in the plan. A new one is made from the session's id if there is none, or if it was made from the
-    id of another session.
+    This is the alias in the plan. If the plan has no alias, or the alias was made from the id of another session,
+    return one made from the session's id.
     """
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
@@ -344,7 +344,8 @@ class NotPushed(Value):
 class Planned:
     """A session to push, with its preview. `reference` is the session's name in the user's request.
 
-    `local` is the number and digest of the log's records at the preview. If the log changes later, it is not sent.
+    `local` is the number and digest of the log's records at the preview. If the log has others later, the session is
+    not sent.
     """
 
     reference: str

@@ -69,11 +69,10 @@ class FetchedSession:
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """Find the session that `reference` names, and yield it as a local session. If it is not here, fetch it from the
-    team.
+    """Find the session that `reference` names, and yield it as a local session.
 
-    A reference is the id of a session or worker, an alias, or the URL of a team's session. Without `keep`, a fetched
-    session is deleted after the context.
+    A session that is not on this machine is fetched from the team. A reference is the id of a session or worker, an
+    alias, or the URL of a team's session. Without `keep`, a fetched session is deleted after the context.
 
     Raises:
         SmartForkError: neither this machine nor the team has the session.
@@ -166,7 +165,7 @@ def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
 
 
 def _has_all_records(where: TeamProject, one: Alias) -> bool:
-    """Return True if a copy has all records that the shared session has now."""
+    """Return True if the local copy `one` has all records that its shared session has now."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
@@ -178,7 +177,9 @@ def _fetched_alias(name: str, one: Alias, *, named: bool = False) -> FetchedSess
 
 
 def _source(one: Alias) -> str | None:
-    """Return the id of the shared session to which a tracked log belongs, or from which it was copied."""
+    """Return the id of the shared session that a tracked log belongs to. For an unpushed copy, return the id of its
+    source.
+    """
     return one.session_id or one.parent_id
 
 
@@ -432,7 +433,7 @@ def server_state() -> ServerState | None:
 
 
 def jobs_in_words(failed: tuple[FailedJob, ...]) -> str:
-    """Return a sentence with the number of failed jobs."""
+    """Return a sentence that says how many background jobs of the server failed."""
     return f"The server has given up {len(failed)} job{'s' if len(failed) > 1 else ''}."
 
 

@@ -173,7 +173,7 @@ class Divergence(Value):
 
 @dataclass(frozen=True, slots=True)
 class TeamConversation(Value):
-    """A shared session with its messages."""
+    """A shared session with its messages, or with the first ones."""
 
     session: SessionInfo
     messages: tuple[TeamMessage, ...]
@@ -319,7 +319,7 @@ class AliasStatus(Value):
 
 
 def status(project: TeamProject) -> tuple[AliasStatus, ...]:
-    """Return the state of every alias of a project."""
+    """Return the state of each alias (local name of a shared session) of a project."""
     tracked = project.tracking.read()
     return tuple(
         _status_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items()

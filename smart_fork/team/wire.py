@@ -91,7 +91,7 @@ def valid_message(model: type[M], **values: Any) -> M:
 
 
 class Hello(canonical.WireModel):
-    """``GET hello``: the versions of the server."""
+    """``GET hello``: the version of the protocol that the server uses, and the server's own version."""
 
     protocol: canonical.Count
     version: canonical.Text
@@ -223,7 +223,7 @@ class Have(canonical.WireModel):
 
 
 class HaveAnswer(canonical.WireModel):
-    """The digests of the segments (blocks of records) that the server has and the client may read."""
+    """The digests of those requested segments (blocks of records) that the server has and the client may read."""
 
     present: tuple[canonical.SegmentDigest, ...]
 

@@ -236,7 +236,9 @@ def _print_plan(where: TeamProject, made: Plan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BranchPart:
-    """The part of a session that a branch gets, and where the branch is made: here, on the server, or both."""
+    """The options of a new branch or fork: which messages it gets, and where it is created: here, on the server, or
+    both.
+    """
 
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")

@@ -39,7 +39,7 @@ class TeamPlace:
     project: str | None = said(help="Directory or key of the project: github.com/acme/shop.", flags=("--project", "-p"))
 
     def opened(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Open the project. See `smart_fork.team.project.opened`."""
+        """Open the project, and yield it. See `smart_fork.team.project.opened`."""
         from smart_fork.team.project import opened
 
         return opened(self.server, self.project, ask=ask)
@@ -52,10 +52,10 @@ class TeamPlace:
 
 
 def number_of(at: str | None) -> int | None:
-    """Return the number of messages that `--at` gives; `None` for ``head`` or no value.
+    """Return the number of messages that the option `--at` names; `None` for ``head`` or without a value.
 
     Raises:
-        Usage: it is not a number of messages.
+        Usage: `at` is not a number of messages.
     """
     if at is None or at == "head":
         return None

@@ -96,7 +96,7 @@ def read(server: ServerContext, request: Request, person: auth.Person) -> canoni
 def change(
     server: ServerContext, request: Request, person: auth.Person, wanted: wire.SessionChange
 ) -> canonical.WireModel:
-    """Change the description or visibility of a session."""
+    """Change the description or visibility of a session, and return the session."""
     with server.database.asked_by(person.id) as db:
         row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
         sessions.add_audit_line(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))

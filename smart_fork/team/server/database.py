@@ -77,7 +77,9 @@ class Database:
 
     @contextmanager
     def asked_by(self, user: int = NO_USER) -> Iterator[Connection]:
-        """Open a transaction for a user: row-level security shows only the rows that this user may see."""
+        """Open a transaction for a user, and yield its connection. Row-level security shows only rows that the user
+        may see.
+        """
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
             yield db

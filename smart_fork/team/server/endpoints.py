@@ -233,7 +233,7 @@ class TokenGuard:
 
 
 def _speaking(send: Send) -> Send:
-    """Return a function like `send` that adds the protocol version to each response."""
+    """Return a function that sends responses like `send`, and adds the protocol version to each."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -119,7 +119,7 @@ Work: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that this process has taken from the queue and runs."""
+    """A background job that this process has taken from the queue to run it."""
 
     id: int
     kind: str
@@ -256,7 +256,7 @@ _RECONNECT_SECONDS = 1.0
 
 
 def sweep(db: Connection, *_: None) -> None:
-    """Delete segments (blocks of records) that were uploaded but that no session uses, in every project."""
+    """Delete uploaded segments (blocks of records) that no session uses, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
         stored_records.sweep(db, row["id"])
 

@@ -48,7 +48,7 @@ requests = logging.getLogger("smart_fork.requests")
 
 @contextmanager
 def counted_together(account: SystemUser) -> Iterator[None]:
-    """Make a temporary folder in which processes that are started in this context add up their metrics.
+    """Make a temporary folder in which the processes that are started in this context add up their metrics.
 
     The folder belongs to the system user `account`, who runs these processes.
     """

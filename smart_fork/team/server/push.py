@@ -127,7 +127,9 @@ def _records(db: Connection, project: MemberProject, person: Person, checked: Ch
 
 
 def _fresh(records: dict[str, list[bytes]], wanted: Push) -> list[bytes]:
-    """Return the records of the push that the session does not have yet."""
+    """Return the pushed records that the session does not have yet, since a segment may begin with records that it
+    has.
+    """
     base = wanted.base_count
     return [
         line
@@ -185,7 +187,7 @@ def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
 
 
 def _appended(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed | None:
-    """Append the pushed records, or create the session, and return the answer to the push.
+    """Append the pushed records to the session, or create the session. Return the answer to the push.
 
     Return `None` if the session is not in the state that the push expects.
     """

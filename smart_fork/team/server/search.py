@@ -110,7 +110,7 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
 
 
 def store_offered_vectors(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
-    """Store the vectors that came with a push, for the later indexing of its session. Ignore vectors of another
+    """Store the vectors that a client sent with a push, until the session is indexed. Ignore vectors of another
     model.
     """
     known = _embedding_model()
@@ -369,7 +369,7 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 
 @cache
 def _embedding_model() -> LightEmbedder | None:
-    """Return the embedding model of the server; `None` if it is not installed."""
+    """Return the embedding model of the server; `None` if the model is not installed."""
     try:
         packaged_model()
     except ModelUnavailableError as error:

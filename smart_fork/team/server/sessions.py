@@ -119,9 +119,7 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Segm
 
 
 def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
-    """Return the records of a session: those of all its segments (blocks of records), or of the first `until`
-    segments.
-    """
+    """Return the records of a session, or of only its first `until` segments (blocks of records)."""
     there = places(db, project_id, session_id)[:until]
     bodies = stored_records.bodies(db, project_id, (place.digest for place in there))
     return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
@@ -274,7 +272,7 @@ _FILTERS: Mapping[str, sql.SQL] = {
 
 
 def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage) -> wire.SessionListPage:
-    """Return a page of a project's sessions that the user may read, newest first."""
+    """Return a page of the project's sessions that the user may read and that match `asked`, newest first."""
     # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
     values = asked.model_dump() | ({"owner": person.name} if asked.mine else {})
@@ -421,7 +419,9 @@ class AuditQuestion(QueryParameters):
 
 
 def audit_page(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
-    """Return a page of the audit lines that the user may see, newest first."""
+    """Return a page of the audit log (who did what): the lines that the user may see and that match `asked`, newest
+    first.
+    """
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
         " a.session_id::text AS session_id, a.details"

@@ -174,11 +174,10 @@ def delete_unused_with(db: Connection, project: MemberProject, records: Containe
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
-    """Delete segments (blocks of records) that no session uses and that were sent more than `hours` ago. Return their
-    number.
+    """Delete segments (blocks of records) that no session uses and that were sent more than `hours` ago.
 
-    The segments are first locked. Then a second statement checks again that no session uses them, since a push may
-    have added one meanwhile.
+    Return the number of deleted segments. The segments are first locked. Then a second statement checks again that no
+    session uses them, since a push may have used one between the two steps.
     """
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)

@@ -117,7 +117,7 @@ class TeamIndex:
         return known
 
     def id_of(self, row: int) -> str:
-        """Return the id of the session with this row number."""
+        """Return the id of the session with this row number. `number` has assigned the row numbers."""
         return self._ids[row]
 
     def session_count(self) -> int:
@@ -280,7 +280,7 @@ class TeamIndex:
                 self._terms[term] = _Term(row["query"], number, number, phrase=True)
 
     def _having(self, queries: Sequence[str]) -> dict[str, int]:
-        """Return for each database query the number of sessions that match it."""
+        """Return for each of the PostgreSQL text `queries` the number of sessions that match it."""
         if not queries:
             return {}
         rows = self.db.execute(
