@@ -221,8 +221,9 @@ def create(
 
 
 def update_description(project: TeamProject, info: wire.SessionInfo, wanted: wire.SessionChange) -> wire.SessionInfo:
-    """Change the description of an existing session to `wanted`, and return the session. If `wanted` is empty, do
-    nothing.
+    """Change the description of an existing session to `wanted`, and return the session.
+
+    If `wanted` is empty, do nothing.
     """
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 

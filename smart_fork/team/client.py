@@ -138,8 +138,8 @@ class Client:
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
-        """Exchange an invitation for a token. The client may choose the token, to repeat the request if the answer is
-        lost.
+        """Exchange an invitation for a token. A client that chooses the `token` can repeat the request after a lost
+        answer.
 
         Raises:
             Usage: `invite` is not an invitation.
@@ -166,8 +166,9 @@ class Client:
         self.send("POST", "logout", most=NO_CONTENT_BYTES)
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
-        """Return a session and the positions of its segments (blocks of records). `verb` says for what, such as
-        "pull".
+        """Return a session and the positions of its segments (blocks of records).
+
+        `verb` tells the server what the client will do with the session, such as "pull".
         """
         return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 

@@ -85,8 +85,9 @@ def is_loopback(host: str) -> bool:
 
 
 def logged_in_account(server: str | None = None) -> Account:
-    """Return the user's account on `server`. Without `server`, use the server in the environment, else the one of the
-    last login.
+    """Return the user's account on `server`.
+
+    Without `server`, use the server in the environment, else the one of the last login.
 
     Raises:
         NotAuthenticated: the user has not logged in.

@@ -225,8 +225,9 @@ def opened(
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
-    """Check if the account's server answers. Return the error if it does not; return `None` if it does, even with an
-    error.
+    """Check if the account's server answers.
+
+    Return the error if it does not; return `None` if it does, even with an error.
     """
     try:
         with client.impatient_client(account) as quick:
@@ -242,8 +243,9 @@ def has_moved(one: Alias, info: SessionInfo) -> bool:
 
 
 def session_not_found(reference: str) -> NotFound:
-    """Return the error for a session that does not exist or that the user may not read. The text is the same for
-    both.
+    """Return the error for a session that does not exist or that the user may not read.
+
+    The text is the same for both.
     """
     return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND_HINT)
 
@@ -270,8 +272,9 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_id() -> str:
-    """Return a new UUID of version 7. It begins with the time, so new sessions are neighbors in the server's
-    indexes.
+    """Return a new UUID of version 7.
+
+    It begins with the time, so new sessions are neighbors in the server's indexes.
     """
     value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62

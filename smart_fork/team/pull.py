@@ -313,8 +313,9 @@ def track_session(
 def shared_result(
     project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None
 ) -> Shared:
-    """Return the result of a command about a session on the server. If the command wrote a log here, the result has
-    its path.
+    """Return the result of a command about a session on the server.
+
+    If the command wrote a log here, the result has its path.
     """
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **written_fields(project, info, written))

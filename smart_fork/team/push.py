@@ -80,8 +80,9 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
 
 
 def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
-    """Return the result of a push if another push has already sent the records. Update only the session's
-    description.
+    """Return the result of a push if another push has already sent the records.
+
+    Update only the session's description.
     """
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
@@ -375,10 +376,9 @@ def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str
 def preview_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
-    """Plan the push of each session, and yield a preview, or the reason why the session cannot be pushed. Send
-    nothing.
+    """Plan the push of each session, and yield a preview, or the reason why the session cannot be pushed.
 
-    With `every`, a session with nothing to send is marked as skipped, which is not an error.
+    Send nothing. With `every`, a session with nothing to send is marked as skipped, which is not an error.
     """
 
     def planned(reference: str, made: Plan) -> Planned:

@@ -292,8 +292,9 @@ def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
-    """Find the session that the user asked to push. Return the alias that tracks its log, or `None`, and the
-    session.
+    """Find the session that the user asked to push.
+
+    Return the alias that tracks its log, or `None`, and the session.
     """
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")

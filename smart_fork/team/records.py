@@ -246,8 +246,9 @@ def hash_of(text: str) -> bytes:
 
 
 def vector_space(model: str, dimensions: int) -> str:
-    """Return a name for an embedding model and its number of dimensions. Only vectors with an equal name can be
-    compared.
+    """Return a name for an embedding model and its number of dimensions.
+
+    Only vectors with an equal name can be compared.
     """
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
 

@@ -153,10 +153,9 @@ def _fetched(where: TeamProject, reference: str) -> FetchedSession:
 
 
 def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """Return the local log of a team's session: the user's own log that was shared, or a copy. Return `None` without
-    one.
+    """Return the local log of a team's session: the user's own log that was shared, or a copy.
 
-    A copy counts only if it is unchanged and has all records that the server has.
+    Return `None` without one. A copy counts only if it is unchanged and has all records that the server has.
     """
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_unchanged(where, one) and (one.session_id or _has_all_records(where, one)):
@@ -177,8 +176,9 @@ def _fetched_alias(name: str, one: Alias, *, named: bool = False) -> FetchedSess
 
 
 def _source(one: Alias) -> str | None:
-    """Return the id of the shared session that a tracked log belongs to. For an unpushed copy, return the id of its
-    source.
+    """Return the id of the shared session that a tracked log belongs to.
+
+    For an unpushed copy, return the id of its source.
     """
     return one.session_id or one.parent_id
 
@@ -385,8 +385,9 @@ JOBS_HINT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retr
 
 @value
 class FailedJob(Value):
-    """A background job of the server (such as indexing a session) that failed too often. It waits until an admin
-    retries it.
+    """A background job of the server (such as indexing a session) that failed too often.
+
+    It waits until an admin retries it.
     """
 
     kind: str

@@ -32,8 +32,9 @@ from smart_fork.team.wire import SessionInfo
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-    """Return the newest shared sessions of the project at `directory`, or an error. Wait for the server only a
-    moment.
+    """Return the newest shared sessions of the project at `directory`, or an error.
+
+    Wait for the server only a moment.
     """
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
@@ -71,8 +72,9 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
 
 
 def look_into(session_id: str, directory: Path) -> SharedReading:
-    """Return a shared session of the project at `directory`, to be shown to a person. No copy is written to this
-    machine.
+    """Return a shared session of the project at `directory`, to be shown to a person.
+
+    No copy is written to this machine.
 
     Raises:
         SmartForkError: the session does not exist, or cannot be read.

@@ -140,8 +140,9 @@ class LoggedIn(canonical.WireModel):
 
 
 class Failure(canonical.WireModel):
-    """The body of an error answer. If the session has advanced (status 409), `count` and `digest` describe its records
-    now.
+    """The body of an error answer.
+
+    If the session has advanced (status 409), `count` and `digest` describe its records now.
     """
 
     error: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
@@ -194,8 +195,9 @@ class SessionRead(canonical.WireModel):
 
 
 class EditableDescription(canonical.WireModel):
-    """The editable description of a session: title, tags, summary. A request without a field does not change that
-    field.
+    """The editable description of a session: title, tags, summary.
+
+    A request without a field does not change that field.
     """
 
     title: canonical.Text | None = None

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalRequest:
-    """A request to withdraw (remove) messages from a shared session, or to mask secrets in it. Messages count from
-    1.
+    """A request to withdraw (remove) messages from a shared session, or to mask secrets in it.
+
+    Messages count from 1.
     """
 
     reference: str
@@ -153,11 +154,11 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
 
 
 def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an earlier, equal request to withdraw messages that the server carried out without an
-    answer here.
+    """Return the result of an earlier, equal request to withdraw messages, if the server carried it out but its answer
+    was lost.
 
-    Return `None` if there was no such request. Sending the request again would withdraw other messages, since messages
-    got other numbers by the first withdrawal.
+    Return `None` if there was no such request. Sending the request again would withdraw other messages, since the
+    first withdrawal changed the numbers of messages.
 
     Raises:
         Conflict: an earlier, different request was carried out, so messages have other numbers now.
@@ -392,10 +393,10 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """Before a fork of a copied log, remove text from the log that its owner has withdrawn. Do nothing for other logs
-    than copies.
+    """Remove text that its owner has withdrawn from a log that is about to be forked.
 
-    First ask the server for new withdrawals, and wait only a moment for the answer.
+    If the log was not copied from a server, do nothing. Otherwise first ask the server for new withdrawals, and wait
+    only a moment for the answer.
 
     Raises:
         Conflict: the log still contains withdrawn messages.

@@ -87,8 +87,9 @@ class ServerLocation:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of ``team serve``. The server uses TLS itself, or a proxy in front of it does, or it is
-    unencrypted.
+    """The options of ``team serve``.
+
+    The server uses TLS itself, or a proxy in front of it does, or it is unencrypted.
     """
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")

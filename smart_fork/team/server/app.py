@@ -64,8 +64,9 @@ def logout(server: ServerContext, _: Request, person: auth.Person) -> Response:
 
 
 class AskedSession(QueryParameters):
-    """The query string of a request for a session. `verb` says what the client will do with the session, such as
-    "pull".
+    """The query string of a request for a session.
+
+    `verb` says what the client will do with the session, such as "pull".
     """
 
     verb: Literal["show", "pull", "fork"] = "show"
@@ -199,8 +200,9 @@ class AskedDeletion(QueryParameters):
 
 
 def delete(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel | Response:
-    """Hide a session. With `everywhere`, also remove its own records from the session and from all sessions made from
-    it.
+    """Hide a session.
+
+    With `everywhere`, also remove its own records from the session and from all sessions made from it.
     """
     key, session = asked_project(request), session_id(request)
     if asked(AskedDeletion, request).everywhere:
@@ -219,8 +221,9 @@ def seen(server: ServerContext, request: Request, person: auth.Person) -> canoni
 
 
 def health(server: ServerContext, _: Request) -> Response:
-    """Answer a health check. The server is healthy if the database answers, is writable, and has this version's
-    tables.
+    """Answer a health check.
+
+    The server is healthy if the database answers, is writable, and has this version's tables.
     """
     with server.database.asked_by() as db:
         row = db.execute(
@@ -312,10 +315,10 @@ def administer(server: ServerContext, _: Request, person: Person, wanted: wire.A
 
 
 def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:
-    """Create a user, and return an answer with an invitation. The invitation's text is not stored and cannot be shown
-    again.
+    """Create a user, and return an answer with an invitation.
 
-    With a `project`, the user becomes a writer of the project, or its maintainer if the project is new.
+    The invitation's text is not stored and cannot be shown again. With a `project`, the user becomes a writer of the
+    project, or its maintainer if the project is new.
 
     Raises:
         Usage: the name is not allowed, a user has it already, or `project` is not the key of a project.

@@ -238,8 +238,9 @@ class MemberProject:
 
 
 def project_not_found(key: str) -> NotFound:
-    """Return the error for a project that does not exist or that the user may not see. The text is the same for
-    both.
+    """Return the error for a project that does not exist or that the user may not see.
+
+    The text is the same for both.
     """
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)

@@ -1,8 +1,8 @@
-"""Write and restore backups of the server's database. Records that owners withdrew (removed) stay removed in a
-restore.
+"""Write and restore backups of the server's database.
 
-A restore fills a new database, and repeats the withdrawals that the old database has. Then the databases exchange
-their names in one transaction. If a restore is killed, the old or the new database is complete.
+Records that owners withdrew (removed) stay removed in a restore. A restore fills a new database, and repeats the
+withdrawals that the old database has. Then the databases exchange their names in one transaction. If a restore is
+killed, the old or the new database is complete.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class DatabasePlace:
 
 
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
-    """Write a backup of the database into a folder, and delete expired backups there. The new backup expires after
-    `days`.
+    """Write a backup of the database into a folder, and delete expired backups there.
+
+    The new backup expires after `days`.
 
     Raises:
         Usage: the folder cannot be written, or `days` is less than 1.

@@ -50,10 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """A pool of connections to the database. Each transaction runs as the PostgreSQL role `role`, which owns no
-    tables.
+    """A pool of connections to the database.
 
-    The user of the connection must be a member of this role. `replica` is the address of a replica of the database.
+    Each transaction runs as the PostgreSQL role `role`, which owns no tables. The user of the connection must be a
+    member of this role. `replica` is the address of a replica of the database.
     """
 
     def __init__(
@@ -77,8 +77,9 @@ class Database:
 
     @contextmanager
     def asked_by(self, user: int = NO_USER) -> Iterator[Connection]:
-        """Open a transaction for a user, and yield its connection. Row-level security shows only rows that the user
-        may see.
+        """Open a transaction for a user, and yield its connection.
+
+        Row-level security shows only rows that the user may see.
         """
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
@@ -332,8 +333,9 @@ def owner_conninfo(folder: Path) -> str:
 
 
 def _once_started(conninfo: str) -> Connection:
-    """Connect to a database. If the database is still starting, or recovering from a crash, wait until it accepts
-    connections.
+    """Connect to a database.
+
+    If the database is still starting, or recovering from a crash, wait until it accepts connections.
     """
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:

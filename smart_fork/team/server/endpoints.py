@@ -156,8 +156,9 @@ ERROR_HANDLERS: Mapping[Any, Any] = {
 
 @dataclass
 class Counted:
-    """The numbers of requests and bytes that may still be sent with one token. They grow again over time, up to a
-    limit.
+    """The numbers of requests and bytes that may still be sent with one token.
+
+    They grow again over time, up to a limit.
     """
 
     requests: TokenBucket
@@ -311,8 +312,9 @@ def asked(model: type[V], request: Request) -> V:
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """Call `read`, which parses a request, and return its result. If a value is not valid, raise an error that names
-    it.
+    """Call `read`, which parses a request, and return its result.
+
+    If a value is not valid, raise an error that names it.
 
     Raises:
         Usage: a value is not valid.

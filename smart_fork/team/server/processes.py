@@ -169,8 +169,9 @@ class ServerProcesses(Multiprocess):
             self._work.join()
 
     def handle_hup(self) -> None:
-        """Handle the signal SIGHUP: replace the workers. In a terminal, where the signal means that it was closed, end
-        the server.
+        """Handle the signal SIGHUP: replace the workers.
+
+        In a terminal, where the signal means that it was closed, end the server.
         """
         if sys.stdin is not None and sys.stdin.isatty():
             self.should_exit.set()
@@ -239,10 +240,10 @@ def run_background(task: ServerTask) -> None:
 
 
 def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
-    """If root runs this process, become the user of `task` for good. Start a thread that waits for the parent process
-    to end.
+    """If root runs this process, become the user of `task` for good.
 
-    When the parent process has ended, the thread calls `orphaned`.
+    Start a thread that waits for the parent process to end. When the parent process has ended, the thread calls
+    `orphaned`.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()

@@ -223,8 +223,9 @@ def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) 
 
 
 def _moved(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the session's new state, and return some of its row. Return `None` if the state is not the one the push
-    expects.
+    """Set the session's new state, and return some of its row.
+
+    Return `None` if the state is not the one the push expects.
     """
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"

@@ -71,8 +71,9 @@ VISIBILITIES = ("private", "public")
 
 
 def session_not_found(session_id: str) -> NotFound:
-    """Return the error for a session that does not exist or that the user may not read. The text is the same for
-    both.
+    """Return the error for a session that does not exist or that the user may not read.
+
+    The text is the same for both.
     """
     return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND_HINT)
 
@@ -295,8 +296,9 @@ def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage)
 
 
 def store_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
-    """Store that a user has a copy of a session. So the user learns when its owner later withdraws (removes)
-    records.
+    """Store that a user has a copy of a session.
+
+    So the user learns when its owner later withdraws (removes) records.
     """
     db.execute(
         "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",

@@ -56,10 +56,10 @@ class WithdrawalWork:
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Remove or replace records of one session, and return its new state. Return `None` if it has none of the
-        records.
+        """Remove or replace records of one session, and return its new state.
 
-        `edits` maps the digest of each record to its replacement or `None`. The caller must have locked the project.
+        Return `None` if it has none of the records. `edits` maps the digest of each record to its replacement or
+        `None`. The caller must have locked the project.
         """
         row = db.execute(
             "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
@@ -213,10 +213,10 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Remove or replace records of a session and of all sessions made from it. If the session is to be deleted, hide
-    it.
+    """Remove or replace records of a session and of all sessions made from it.
 
-    Return the digests of the records that the session had, and the number of other changed sessions.
+    If the session is to be deleted, hide it. Return the digests of the records that the session had, and the number of
+    other changed sessions.
     """
     stored_records.add_tombstones(db, *_ids(work), edits)
     _act_as(db, owner)
@@ -347,11 +347,11 @@ def edited_session(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """Compute the new state of a session after removing or replacing records. The first `protected` records do not
-    change.
+    """Compute the new state of a session after removing or replacing records.
 
-    `edits` maps the digest of each record to its replacement or `None`. Segments (blocks of records) before the first
-    changed record stay. Return `None` if the session has none of the records.
+    The first `protected` records do not change. `edits` maps the digest of each record to its replacement or `None`.
+    Segments (blocks of records) before the first changed record stay. Return `None` if the session has none of the
+    records.
     """
     done: set[bytes] = set()
     old: list[bytes] = []
@@ -386,10 +386,10 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Remove or replace records as `edits` says. Return the resulting records, and the new number of the parent's
-    records.
+    """Remove or replace records as `edits` says.
 
-    `first` is the number of the first of the given records. Those before number `protected` do not change.
+    Return the resulting records, and the new number of the parent's records. `first` is the number of the first of the
+    given records. Those before number `protected` do not change.
     """
     new: list[bytes] = []
     count = base_count
