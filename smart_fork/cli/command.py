@@ -198,10 +198,10 @@ _GROUPS: Mapping[str, str] = {
 
 @cache
 def examples(path: str = "") -> tuple[str, ...]:
-    """Return at most two example command lines for the command or group `path`, such as ``team push``. Without `path`,
-    return all examples.
+    """Return at most two example command lines for the command or group `path`, such as ``team push``.
 
-    The examples name a session of ``smart-fork demo``, so that people can try them there.
+    Without `path`, return all examples. The examples name a session of ``smart-fork demo``, so that people can try
+    them in the demo's home directory.
     """
     from importlib.resources import files  # few commands are asked for their help
 
@@ -210,9 +210,9 @@ def examples(path: str = "") -> tuple[str, ...]:
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Add the examples of the command `path` to its help, and sort the options of a long help into groups.
+    """Add the examples of the command `path` to the help of the click command `command`.
 
-    `command` is the click command.
+    If the command has many options, sort them into groups.
     """
     if path and (shown := examples(path)):
         command.epilog = "\n\n".join(("Examples:", *(f"  smart-fork {one}" for one in shown)))

@@ -119,8 +119,7 @@ class _Stream:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A context for writing to this stream. It ignores errors of writing to stderr, so that no command fails for
-        them.
+        """A context for writing to this stream. Errors of writing to stderr are ignored: no command fails for them.
 
         Raises:
             Unprinted: stdout cannot be written.

@@ -125,8 +125,8 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _at_once(asked: list[str]) -> None:
-    """Answer the command line `asked` and end this process, if it is ``statusline``, ``welcome`` or a shell
-    completion.
+    """If the command line `asked` is ``statusline``, ``welcome`` or a shell completion, answer it and end this
+    process.
 
     Return for all other command lines.
     """

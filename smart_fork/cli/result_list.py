@@ -212,9 +212,7 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 
 def _explained(hit: Hit) -> Iterator[str]:
-    """Yield the lines that explain a result's score and state further facts; none unless --explain or --verbose is
-    given.
-    """
+    """Yield lines that explain a result's score and add facts; none without --explain or --verbose."""
     from smart_fork.finding.fork_worth import age_of, cache_in_words
 
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match

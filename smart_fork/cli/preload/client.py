@@ -35,10 +35,9 @@ _sent: list[int] = []
 
 
 def run(arguments: Sequence[str]) -> int | None:
-    """Hand the command `arguments`, in the form of `sys.argv`, over to a waiting process. Return the command's exit
-    status.
+    """Hand the command `arguments`, in the form of `sys.argv`, over to a waiting process.
 
-    Return `None` if no waiting process takes the command; then the command has not run.
+    Return the command's exit status. Return `None` if no waiting process takes the command; then it has not run.
     """
     path = socket_path()
     if path is None:

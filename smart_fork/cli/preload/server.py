@@ -290,8 +290,8 @@ class _Command:
         self._becoming = False
 
     def run(self) -> NoReturn:
-        """Take over the streams and settings of the client's process, run the command, and send its exit status to the
-        client.
+        """Take over the streams and settings of the client's process, run its command, and report the exit status to
+        it.
         """
         _take_over(self._asked)
         _limit_as(self._pid)

@@ -263,10 +263,10 @@ class ServiceParts:
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:
-        """Load the model, find running workers again, delete old snapshots (logs before a cut), and run pending
-        erasures.
+        """Start the parts: load the model, and find running workers again.
 
-        If SMART_FORK_INDEXING is true, also start the indexer, which keeps the index fresh.
+        Also delete old snapshots (logs as they were before a cut) and run pending erasures of cut text. If
+        SMART_FORK_INDEXING is true, start the indexer, which keeps the index fresh.
         """
         self.model.start()
         recover()

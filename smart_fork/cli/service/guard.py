@@ -202,10 +202,10 @@ class Guard:
 
 
 def _once(peer: Peer, send: Send) -> Send:
-    """Return a `send` function that closes the connection after one answer if the client has shown no valid
-    credentials.
+    """Return a `send` function that closes the connection of an unknown client after one answer.
 
-    Such a client has to connect again, and to queue again, for each request.
+    A client at `peer` is known if it has shown valid credentials. An unknown client has to connect again, and to queue
+    again, for each request.
     """
 
     async def sent(message: Message) -> None:

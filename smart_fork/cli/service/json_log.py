@@ -26,8 +26,9 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """A formatter that turns log records into JSON: ``{"time", "level", "logger", "message", …}`` with masked
-    secrets.
+    """A formatter that turns a log record into a line of JSON with masked secrets.
+
+    The keys are ``time``, ``level``, ``logger``, ``message`` and those of the record's extra values.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -48,11 +48,10 @@ def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
 
 
 def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
-    """Return the label (name) of a launchd job, if the job runs this home's service but has another label than
-    `label`.
+    """Return the label (name) of a launchd job that runs this home's service under another label than `label`.
 
-    `content` is the job's property list (settings file), `state` is the state folder of this home. Return an empty
-    text for all other jobs.
+    `content` is the job's property list (settings file), `state` is the state folder of this home. For all other jobs,
+    return an empty text.
     """
     try:
         given: Any = plistlib.loads(content)

@@ -107,16 +107,12 @@ class UnitSettings:
 
     @property
     def state(self) -> Path:
-        """The service's state folder. The service also uses it as its working directory, because it belongs to no
-        project.
-        """
+        """The service's state folder. It is also the service's working directory, because it belongs to no project."""
         return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
-        """The file that gets stdout and stderr of the service's process. The service's own log is in the same
-        folder.
-        """
+        """The file for stdout and stderr of the service's process. The folder also has the service's own log."""
         return self.state / "logs" / "service-crash.log"
 
 

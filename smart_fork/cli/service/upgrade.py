@@ -1,6 +1,4 @@
-"""The service's restart after an upgrade: it notices a newly installed version of smart-fork, and restarts when
-idle.
-"""
+"""The service's restart after an upgrade: it notices a newly installed version, and restarts when it is idle."""
 
 from __future__ import annotations
 

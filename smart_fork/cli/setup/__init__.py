@@ -1,6 +1,7 @@
-"""The command ``setup``: it plans all steps, asks once, does the steps, and tries the registered servers.
+"""The command ``setup``, which connects smart-fork to the installed agents.
 
-``setup --remove`` undoes the steps. The commands ``setup hooks``, and ``hook``, which agents run, are here, too.
+It plans all steps, asks the person once, does the steps, and tries the MCP servers that it has registered. With
+``--remove`` it undoes the steps. The commands ``setup hooks``, and ``hook``, which agents run, are here, too.
 """
 
 from __future__ import annotations
@@ -78,9 +79,9 @@ def hooks(
 
 
 def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
-    """Install the hooks of one agent, or with `remove` remove them. Return the changes, or the error.
+    """Install the hooks of one agent, or with `remove` remove them. Return the change, or the error.
 
-    Unless the person has named the agent (`wanted`), an agent that has never run here is left out.
+    `wanted` says that the person has named the agent. Without it, an agent that has never run here is skipped.
     """
     from smart_fork.cli.setup import agent_settings
 
@@ -198,10 +199,10 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
 
 
 def _agreed(*, offers: bool) -> str:
-    """Ask the person once for the whole plan of the setup. Return "y", "w", or an empty text.
+    """Ask the person once whether to carry out the plan of the setup. Return "y", "w", or an empty text.
 
-    "y" means all steps, "w" all but the copies of logs, and an empty text none. "w" is possible only if the plan
-    `offers` copies.
+    "y" means all steps, "w" all steps except the copies of logs, and an empty text no step. "w" is possible only if
+    the plan `offers` copies of logs.
     """
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
@@ -213,9 +214,9 @@ def _agreed(*, offers: bool) -> str:
 
 
 def compile_ahead() -> None:
-    """Compile the modules of smart-fork to bytecode: not every installer does, and agents wait for the first start.
+    """Compile smart-fork's modules to bytecode, so that the first start by an agent is fast.
 
-    Where the bytecode cannot be written, each start compiles again.
+    Some installers do not compile them. If the bytecode cannot be written, each start compiles the modules again.
     """
     import compileall
 
@@ -226,7 +227,10 @@ def compile_ahead() -> None:
 
 
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """Do a step of the plan. Return the step with its notes, or with its error, which does not stop the next step."""
+    """Do one step of the plan, and print its notes or its error. Return the step with them, for the JSON answer.
+
+    An error is not raised, so that the next step is done.
+    """
     told = step.told()
     try:
         notes = first_index(plan) if step.what == "index" else step.do(ledger)
@@ -242,7 +246,10 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
 
 
 def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
-    """Try the registered MCP server of each agent, in parallel: start it and list its tools, with `ask` also search."""
+    """Try the registered MCP server of each agent, in parallel: start it and list its tools.
+
+    With `ask`, also have each server search for a session. Servers that smart-fork did not register are not tried.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from smart_fork.cli.setup.plan import try_server
@@ -276,9 +283,10 @@ def _print_plan(plan: SetupPlan) -> None:
 
 
 def _print_steps(title: str, steps: list[Step]) -> None:
-    """Print the steps of an agent below its `title`, grouped by what will be done.
+    """Print the planned `steps` of an agent below its `title`, grouped by what will be done, such as "add" or
+    "update".
 
-    A step with a reason gets its own line.
+    A step with a reason gets a line of its own.
     """
     head = f"{title}: "
     for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
@@ -289,7 +297,7 @@ def _print_steps(title: str, steps: list[Step]) -> None:
 
 
 def _named(step: Step) -> str:
-    """Return the name of a step with the file that it changes."""
+    """Return a step's name, followed by the file that the step changes."""
     return f"{step.name} {at_home(step.where)}".strip()
 
 
@@ -305,9 +313,10 @@ def say_in_lines(text: str) -> None:
 
 
 def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
-    """Print the last lines of the setup: a search to try, for the `title` of one of the person's sessions.
+    """Print the last lines of the setup: a command that searches for `title`, the title of one of the person's
+    sessions.
 
-    If not all steps are `ok`, print the next step instead. Without a title, the search is an example.
+    Without a title, the command searches for an example. If some steps failed (not `ok`), print the next step instead.
     """
     if not ok:
         say("Not everything works yet: `smart-fork doctor` says what to do. Then run this again.")
@@ -361,7 +370,7 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
 
 
 def _say_below(message: str) -> None:
-    """Print a message below the line of its step, indented. Line breaks in the message stay."""
+    """Print `message` below the line of its step, indented. Line breaks in the message stay."""
     for line in message.splitlines():
         for part in _in_lines(line, _BELOW):
             say(part)
@@ -376,12 +385,12 @@ _PATIENCE, _FEW = 0.0, 128
 
 
 def first_index(plan: SetupPlan) -> list[str]:
-    """Index the words of all sessions. Embed them here if that takes a moment, else in the background.
+    """Index the words of all sessions. Embed the sessions too, in this process if few passages are missing.
 
-    Return notes for the person.
+    Otherwise another process embeds them in the background. Return notes for the person.
 
     Raises:
-        SmartForkError: the index or the model is not available.
+        SmartForkError: the index or the embedding model is not available.
     """
     from indexer.embedder import ModelUnavailableError
     from indexer.store.schema import VectorsUnavailableError
@@ -400,9 +409,9 @@ def first_index(plan: SetupPlan) -> list[str]:
 
 
 def _indexed() -> tuple[int, bool]:
-    """Index the words of all sessions, and embed them if that takes a moment.
+    """Index the words of all sessions. If few passages lack an embedding, embed them, too.
 
-    Return the number of sessions, and True if passages are left to embed.
+    Return the number of sessions, and True if some passages still lack an embedding.
     """
     from indexer.default_embedder import configured_embedder
     from indexer.refresh import complete
@@ -419,9 +428,9 @@ def _indexed() -> tuple[int, bool]:
 
 
 def _rest(plan: SetupPlan) -> str:
-    """Have the embedding of the other sessions done in the background, and return a note for the person.
+    """Have the remaining sessions indexed and embedded in the background. Return a note for the person.
 
-    The service does it; if the plan installs none, a new process does.
+    The service does this if the `plan` installs it or it is installed already; otherwise a new process does.
     """
     from smart_fork.system.processes import Processes
 

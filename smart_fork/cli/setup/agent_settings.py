@@ -1,7 +1,7 @@
-"""Installs smart-fork's hooks in an agent's settings, or in a file of their own.
+"""Installs smart-fork's hooks in an agent's settings, or in a file of smart-fork's own.
 
-Hooks are handlers that run smart-fork's command; they stand behind the handlers of others. All other bytes of the
-settings stay, and settings with an unknown form are never written.
+A hook is a handler: a command of smart-fork that the agent runs at an event. In settings, smart-fork's handlers come
+after the handlers of other programs, and all other bytes stay. Settings with an unknown form are not changed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
-    """Put smart-fork's handlers, by event in `wanted`, into the settings at `path`, and replace its older ones.
+    """Put smart-fork's handlers (commands for an agent's events) into the settings at `path`.
 
-    Return True if that changed the settings, and the text of the settings.
+    `wanted` has the handlers by event. They replace all handlers that smart-fork has put there before. Return True if
+    the settings changed, and the new text of the settings.
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -59,9 +60,10 @@ def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
 
 
 def remove_handlers(path: Path) -> bool:
-    """Remove smart-fork's handlers from the settings at `path`, and the objects and arrays that were made for them.
+    """Remove smart-fork's handlers (commands for an agent's events) from the settings at `path`.
 
-    Return True if there were any.
+    The JSON objects and arrays that smart-fork created for its handlers are removed, too. Return True if the settings
+    had handlers of smart-fork.
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -80,7 +82,7 @@ def remove_handlers(path: Path) -> bool:
 
 
 def any_in(path: Path) -> bool:
-    """Return True if the settings at `path` have any handler of smart-fork, even an older one.
+    """Return True if the settings at `path` have a handler of smart-fork, even from an older version.
 
     Raises:
         SmartForkError: the settings have an unknown form.
@@ -90,7 +92,7 @@ def any_in(path: Path) -> bool:
 
 
 def are_in(path: Path, wanted: Groups) -> bool:
-    """Return True if the settings at `path` have exactly the `wanted` handlers of smart-fork.
+    """Return True if smart-fork's handlers in the settings at `path` are exactly those in `wanted`.
 
     Raises:
         SmartForkError: the settings have an unknown form.
@@ -120,9 +122,10 @@ def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
 
 
 def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
-    """Return the settings `text` without the handler `one` of smart-fork, which is for `event`.
+    """Return the settings `text` without smart-fork's handler `one`, which runs at `event`.
 
-    The group of the handler and its containers go, too, if they become empty and were not so before (see `_Spaces`).
+    If the group of the handler becomes empty, the group is removed, and likewise the JSON containers around it.
+    Containers that were empty before smart-fork changed the settings stay (see `_Spaces`).
     """
     if len(json_text.items(text, one.handlers)) > 1:
         return json_text.remove(text, one.handlers, one.handler)
@@ -130,7 +133,10 @@ def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
 
 
 class _Handler(NamedTuple):
-    """Positions in the text of the settings: a handler of smart-fork, its group, and the group's list of handlers."""
+    """The positions of a handler of smart-fork in the text of the settings.
+
+    `group` is the JSON object that has the handler, and `handlers` the position of the list in it.
+    """
 
     group: json_text.JsonItem
     handlers: int
@@ -138,7 +144,7 @@ class _Handler(NamedTuple):
 
 
 def _ours(text: str, event: str) -> Iterator[_Handler]:
-    """Yield smart-fork's handlers for an event in the `text` of the settings."""
+    """Yield the position of each handler of smart-fork that the settings `text` has for `event`."""
     hooks = json_text.member(text, json_text.root(text), "hooks")
     groups = json_text.member(text, hooks.value, event) if hooks else None
     if groups is None or text[groups.value] != "[":
@@ -175,9 +181,11 @@ def _events(text: str) -> list[str]:
 
 
 class _Spaces:
-    """The objects and arrays in the settings that were empty before smart-fork's hooks came, with their white space.
+    """The JSON objects and arrays in the settings that were empty before smart-fork added hooks, with their white
+    space.
 
-    A file keeps them. When the hooks are removed, these containers stay, and get their white space back.
+    A file keeps this record. When the hooks are removed, these objects and arrays stay, and get their white space
+    back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -190,16 +198,17 @@ class _Spaces:
             self.created = bool(kept["created"])
 
     def save(self, *, created: bool) -> None:
-        """Write the empty containers to a file, which is kept until smart-fork's hooks are removed.
+        """Write this record of empty objects and arrays to its file, which is kept until smart-fork's hooks are
+        removed.
 
-        With `created`, smart-fork has made the settings file itself.
+        With `created`, also record that smart-fork has created the settings file.
         """
         self.created = self.created or created
         private_dir(self._file.parent)
         replace_file(self._file, [json.dumps({"created": self.created, "empty": [*self.empty.items()]}).encode()])
 
     def forget(self) -> None:
-        """Delete the file with the empty containers: the settings have no hooks of smart-fork now."""
+        """Delete the file of this record, because the settings have no hooks of smart-fork now."""
         self.empty, self.created = {}, False
         self._file.unlink(missing_ok=True)
 
@@ -222,22 +231,24 @@ _IN_SILENCE = "2>/dev/null || :"
 
 
 def settings_file(agent: AgentName) -> Path:
-    """Return the file from which the agent reads its hooks."""
+    """Return the path of the file from which the agent reads its hooks."""
     return AGENTS.hooks_of(agent).path()
 
 
 def command(agent: AgentName) -> str:
-    """Return the shell command that the agent runs as a hook.
+    """Return the shell command that the agent runs as smart-fork's hook.
 
-    If smart-fork is uninstalled but the hook is left, the command prints nothing and ends with 0: no agent complains.
+    If smart-fork is uninstalled but its hook is still there, the command prints nothing and exits with 0, so that the
+    agent reports no error.
     """
     return f"{shlex.join(Processes.python(MODULE, agent))} {_IN_SILENCE}"
 
 
 def wanted(agent: AgentName) -> dict[str, Any]:
-    """Return the complete hooks to install for the agent, with the `path` of their file.
+    """Return the hooks to install for the agent, with the `path` of their file.
 
-    They are ``hooks`` to put into settings, or the ``content`` of smart-fork's own file.
+    The value has either ``hooks``, which belong into the agent's settings, or ``content``, the text of a file of
+    smart-fork's own.
     """
     hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
@@ -261,9 +272,10 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Install the agent's hooks again after recall was switched, because recall needs further hooks.
+    """Install the agent's hooks again after recall was switched on or off.
 
-    Do nothing if smart-fork's hooks are not installed. Return notes for the person.
+    Recall (hints from past sessions) needs more hooks than workers do. Do nothing if smart-fork's hooks are not
+    installed, or if this agent has no hooks for recall. Return notes for the person.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written.
@@ -274,7 +286,8 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
 
 
 def remove(agent: AgentName) -> HooksChanged:
-    """Remove smart-fork's hooks from the agent's settings. Return the changes.
+    """Remove smart-fork's hooks from the agent's settings, or delete smart-fork's own file of hooks. Return the
+    changes.
 
     Raises:
         SmartForkError: the file has an unknown form, or cannot be written; it is unchanged.
@@ -321,7 +334,7 @@ def _groups(hooks: Hooks) -> Groups:
 
 
 def _written(path: Path, content: str) -> bool:
-    """Write `content` to smart-fork's own file of hooks. Return True if the file changed."""
+    """Write `content` to `path`, smart-fork's own file of hooks. Return True if that changed the file."""
     before = _own_file(path, content)
     if before != content:
         ForeignFile(path).write(before, content)
@@ -329,9 +342,9 @@ def _written(path: Path, content: str) -> bool:
 
 
 def _deleted(path: Path, content: str) -> bool:
-    """Delete smart-fork's own file of hooks, which `content` tells from files of others.
+    """Delete the file `path` if it is smart-fork's own file of hooks. Return True if it was deleted.
 
-    Return False if there is none; a file of others stays.
+    smart-fork's own file has the same first line as `content`. A file of another program stays.
     """
     file = _file(path)
     before = file.read()
@@ -363,7 +376,7 @@ NAME = "hooks"
 
 
 def planned(agent: AgentName) -> Step:
-    """Return the step of the setup that installs the agent's hooks.
+    """Return the step of the setup's plan that installs the agent's hooks.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -382,7 +395,9 @@ def _set(agent: AgentName, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the hooks that setup installed, as the ledger's `line` says. Return notes for the person.
+    """Remove the hooks that setup installed. Return notes for the person.
+
+    `line` records the installation in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the settings have an unknown form; they are unchanged.
@@ -393,7 +408,9 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the hooks of the ledger's `line` are missing or outdated; else an empty text.
+    """Return a complaint if the hooks that setup installed are missing or outdated; else an empty text.
+
+    `line` records their installation in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the settings have an unknown form.

@@ -1,8 +1,7 @@
-"""The steps of setup, and the ledger: a file that lists each change before setup makes it, so that all can be undone.
+"""The steps of setup, its ledger, and its way to change files of other programs.
 
-Files of others are read as text, and written only if they are unchanged since. A link stays a link: its target is
-written. Mode, owner and byte-order mark stay. A read-only file is not written. An empty JSON file is an empty object,
-as agents read it.
+The ledger is a file that lists each change before setup makes it, so that all changes can be undone. `ForeignFile`
+changes files of other programs.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from smart_fork.errors import SmartForkError
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a file's text, which can be undone to the byte while the text is unchanged since.
+    """One change of a file's text. It can be undone to the byte if the text has not changed since.
 
-    At the character `at`, the text `was` became the text `now`. `before` and `after` are digests of the whole texts; a
-    missing text has an empty digest.
+    At the position `at`, counted in characters, the change replaced the text `was` by the text `now`. `before` and
+    `after` are digests of the file's whole text. If there was no file, the digest is empty.
     """
 
     at: int
@@ -45,7 +44,9 @@ class Edit:
 
     @classmethod
     def of(cls, before: str | None, after: str) -> Edit:
-        """Return the edit that turns `before` into `after`."""
+        """Return the edit that turns the text `before` into the text `after`. `before` is `None` if there is no file
+        yet.
+        """
         old = before or ""
         at = _shared(old, after)
         shared = _shared(old[at:][::-1], after[at:][::-1])
@@ -53,27 +54,30 @@ class Edit:
         return cls(at, was, now, digest(before), digest(after))
 
     def is_in(self, text: str | None) -> bool:
-        """Return True if `text` is exactly the text that the edit has made."""
+        """Return True if `text` is exactly the result of this edit."""
         return digest(text) == self.after
 
     def never_came(self, text: str | None) -> bool:
-        """Return True if `text` is exactly the text before the edit, so that the edit is not in it."""
+        """Return True if `text` is exactly the text before this edit, so that the edit was not made or was undone."""
         return digest(text) == self.before
 
     def undone(self, text: str) -> str | None:
-        """Return `text`, which the edit has made, as it was before; `None` if there was no file before the edit."""
+        """Return the text before this edit, made from `text`, the result of this edit.
+
+        Return `None` if there was no file before this edit.
+        """
         if not self.before:
             return None
         return text[: self.at] + self.was + text[self.at + len(self.now) :]
 
 
 def _shared(one: str, other: str) -> int:
-    """Return the number of characters that both texts have in common at their beginning."""
+    """Return the number of characters at the beginning that are the same in both texts."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def digest(text: str | None) -> str:
-    """Return the digest of a text; an empty one for `None`."""
+    """Return the digest (a hash) of `text`. For `None`, which means no file, return an empty text."""
     return "" if text is None else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -81,11 +85,12 @@ What = Literal["server", "skill", "hooks", "recall", "reading", "keep", "service
 
 
 class LedgerLine(BaseModel):
-    """A line of the ledger: one change that setup made, or was about to make, at `path`.
+    """A line of the ledger (setup's list of its changes): one change at `path` that setup made, or was about to make.
 
-    `edit` is the change of the file's text. For an MCP server, `value` is its entry, `former` the text of the entry
-    before, and `had_servers` tells whether the settings had a place for servers. With `made`, setup created the file.
-    `folders` were created for the file, the outermost first.
+    `what` names the part of the setup, such as "hooks". `edit` is the change of the file's text. For an MCP server,
+    `value` is the server's new entry in the settings, and `former` the text of the entry before; `had_servers` says
+    whether the settings had a place for servers. `made` says that setup created the file. `folders` lists the folders
+    that setup created for the file, the outermost first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -102,13 +107,14 @@ class LedgerLine(BaseModel):
 
     @property
     def about(self) -> tuple[What, str, Path]:
-        """The key of the line in the ledger: the part of the setup, the agent, and the path."""
+        """The key of this line in the ledger: the part of the setup, such as "hooks", the agent, and the path."""
         return self.what, self.agent, self.path
 
     def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
-        """Return `text` without setup's change.
+        """Return the file's `text` without the change that this line records; `None` if there was no file before.
 
-        If the text is unchanged since, it is restored to the byte; else `restore` takes out the change.
+        If the text has not changed since, the earlier text is restored to the byte. Otherwise `restore` takes out
+        setup's change.
         """
         if self.edit is None or not (self.edit.is_in(text) or self.edit.never_came(text)):
             return restore(text)
@@ -123,9 +129,9 @@ class _LedgerFile(BaseModel):
 
 
 class Ledger:
-    """The ledger of setup, which lists each change so that it can be undone.
+    """The ledger of setup: a file with a line for each change that setup has made, so that each can be undone.
 
-    Its lines are in the order of the changes. `write`, `begin` and `strike` write it to disk immediately.
+    The lines are in the order of the changes. `write`, `begin` and `strike` change the file immediately.
     """
 
     def __init__(self) -> None:
@@ -136,13 +142,15 @@ class Ledger:
         return iter(tuple(self._kept.lines))
 
     def of(self, what: What, agent: str, path: Path) -> LedgerLine | None:
-        """Return the ledger's line for this part, agent and path; `None` if there is none."""
+        """Return the line for this part of the setup, this agent and this path; `None` if the ledger has no such
+        line.
+        """
         return next((line for line in self if line.about == (what, agent, path)), None)
 
     def write(self, line: LedgerLine) -> None:
-        """Add `line`, or replace the line with the same key (part, agent and path).
+        """Add `line` to the ledger, or replace the line with the same part of the setup, agent and path.
 
-        A replaced line keeps its place, because changes are undone in reverse order.
+        The new line then gets the place of the old one, because changes are undone in reverse order.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -152,7 +160,9 @@ class Ledger:
         self._save([*lines[:at], line, *lines[at + 1 :]])
 
     def begin(self, line: LedgerLine) -> None:
-        """Write `line` to the ledger before its change is made, with the folders that the change will create.
+        """Write `line` to the ledger. Call this before the change is made that the line records.
+
+        The folders that the change will create are added to the line.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -162,7 +172,7 @@ class Ledger:
         self.write(line.model_copy(update={"folders": folders}))
 
     def strike(self, line: LedgerLine) -> None:
-        """Remove the line of a change that was undone. A ledger without lines is deleted.
+        """Remove `line` from the ledger after its change was undone. A ledger without lines is deleted.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -189,7 +199,7 @@ class Ledger:
 
 
 def _missing_folders(path: Path) -> list[Path]:
-    """Return the folders that must be created for `path`, the outermost first."""
+    """Return the folders above `path` that do not exist yet, the outermost first."""
     missing: list[Path] = []
     for folder in path.parents:
         if folder.exists():
@@ -200,9 +210,9 @@ def _missing_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def setup_lock() -> Iterator[None]:
-    """Hold the lock of setup inside the context, so that no other setup runs.
+    """Hold the lock of setup inside the context, so that no other setup runs at the same time.
 
-    Afterwards remove the folders of smart-fork that are empty.
+    Afterwards delete those of smart-fork's state folders that are empty.
 
     Raises:
         SmartForkError: another process holds the lock.
@@ -228,10 +238,10 @@ StepState = Literal["new", "changed", "there", "left"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the setup's plan, such as registering the server with one agent.
+    """A step of the setup's plan, such as registering the MCP server with one agent.
 
-    `name` is for people, `why` says why the step is not done. `act` does the step and returns notes. A step with a
-    `failure` could not be planned.
+    `name` is for people. `state` says whether the step is needed; if it is not done, `why` says why. `act` does the
+    step and returns notes. If the step could not be planned, `failure` is the error.
     """
 
     what: str
@@ -244,7 +254,7 @@ class Step:
     failure: SmartForkError | None = None
 
     def do(self, ledger: Ledger) -> list[str]:
-        """Do the step, and write its change to the ledger. Return notes for the person.
+        """Do the step. Return notes for the person. Each change is first written to the ledger (the list of changes).
 
         Raises:
             SmartForkError: the step cannot be done.
@@ -255,7 +265,7 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the step is still to be done."""
+        """Return True if the step has to be done: it adds or changes something."""
         return self.state in ("new", "changed")
 
     def told(self) -> StepTold:
@@ -267,7 +277,9 @@ class Step:
 
 @contextmanager
 def write_errors(path: Path, how: str) -> Iterator[None]:
-    """Turn `OSError` inside the context into an error that says that `path` cannot be "written" or "removed" (`how`).
+    """Turn an `OSError` inside the context into a `SmartForkError` about `path`.
+
+    `how` is "written" or "removed": the error says that the path cannot be written, or cannot be removed.
 
     Raises:
         SmartForkError: the file cannot be written or removed.
@@ -279,7 +291,9 @@ def write_errors(path: Path, how: str) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path, folders: list[Path]) -> None:
-    """Remove temporary files next to `path` that a killed process has left, and the `folders` that are empty."""
+    """Remove temporary files next to `path`, which a killed process has left. Remove those of `folders` that are
+    empty.
+    """
     sweep_beside(path.resolve())
     for folder in reversed(folders):
         with suppress(OSError):
@@ -288,10 +302,11 @@ def remove_leftovers(path: Path, folders: list[Path]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A text file of others at `path`, such as an agent's settings. Errors name `next_step` as the next step.
+    """A text file of another program at `path`, such as an agent's settings. Errors have the hint `next_step`.
 
-    It is written only if its text is unchanged since it was read. A link stays a link: its target is written. Mode,
-    owner and byte-order mark stay. An empty JSON file counts as an empty object, as agents read it.
+    The file is written only if its text has not changed since it was read. If `path` is a link, the link stays, and
+    its target is written. Mode, owner and byte-order mark stay. A read-only file is not written. An empty JSON file
+    counts as an empty object, because agents read it so.
     """
 
     path: Path
@@ -313,7 +328,9 @@ class ForeignFile:
             raise SmartForkError(f"{self.path} is not UTF-8, and was not changed", self.next_step) from error
 
     def write(self, before: str | None, text: str | None) -> None:
-        """Write `text`, or with `None` delete the file, if its text still is `before`. Create missing folders.
+        """Write `text`, or delete the file if `text` is `None`. Missing folders are created.
+
+        Do this only if the file's text is still `before`.
 
         Raises:
             SmartForkError: another program has changed the file, or it cannot be written; it is unchanged.
@@ -335,11 +352,12 @@ class ForeignFile:
             raise SmartForkError(f"{self.path} cannot be written: {error.strerror}", step) from error
 
     def check_writable(self) -> None:
-        """Refuse an existing file that its owner has made read-only, even if this user could write it.
+        """Refuse a file that its owner has made read-only, even if this user could write it. A missing file is
+        accepted.
 
         Raises:
             SmartForkError: the file is read-only.
-            OSError: the file cannot be looked at.
+            OSError: the state of the file cannot be read.
         """
         target, step = self.path.resolve(), f"Make it writable (chmod u+w {self.path})."
         if target.is_file() and not target.stat().st_mode & stat.S_IWUSR:
@@ -347,7 +365,9 @@ class ForeignFile:
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Turn `UnsuitableError` (an unknown form) inside the context into an error with the file and the next step.
+        """Turn an `UnsuitableError` (settings with an unknown form) inside the context into a `SmartForkError`.
+
+        The new error names this file and the next step.
 
         Raises:
             SmartForkError: the settings in the file have an unknown form.

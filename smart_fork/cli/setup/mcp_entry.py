@@ -1,4 +1,4 @@
-"""The part of the setup that registers smart-fork's MCP server: its entry in an agent's settings."""
+"""The part of the setup that registers smart-fork's MCP server: it writes the server's entry in an agent's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ NAME = "MCP server"
 
 
 def planned(way: Registration, words: Sequence[str]) -> Step:
-    """Return the step that registers the server with an agent. `words` are the command that starts the server.
+    """Return the step that registers smart-fork's MCP server with the agent of `way`.
+
+    `words` are the command that starts the server.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -57,20 +59,26 @@ def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[st
 
 
 def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
-    """Return True if setup created the settings file, now or earlier.
+    """Return True if setup creates the settings file now, or created it earlier.
 
-    Such a file is deleted when nothing is left in it after the entry is removed.
+    `text` is the file's text (`None` without a file), `earlier` setup's record of an earlier change. A created file is
+    deleted if it is empty after the server's entry is removed.
     """
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
 def _undone(way: Registration, text: str, line: LedgerLine) -> str | None:
-    """Return the settings `text` without the change that an earlier setup made, as the ledger's `line` says."""
+    """Return the settings `text` without the change of an earlier setup; `None` if there was no file before.
+
+    `line` records that change in the ledger (setup's list of its changes).
+    """
     return line.undone(text, lambda changed: way.restore(changed, line.former, had_servers=line.had_servers))
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the server's entry that setup wrote, as the ledger's `line` says. Return notes for the person.
+    """Remove the server's entry that setup wrote to an agent's settings. Return notes for the person.
+
+    `line` records the entry in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the entry cannot be removed safely.
@@ -87,9 +95,10 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
-    """Remove the server's entry from the settings `text`, which others have changed since setup.
+    """Remove the server's entry from settings that others have changed since setup. Return notes for the person.
 
-    Return notes for the person.
+    `text` is the text of the settings now. `line` records the entry as setup wrote it. An entry that now starts
+    another program stays.
     """
     step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {Registration.NAME}."
     file = ForeignFile(line.path, step)
@@ -107,7 +116,9 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the server's entry is gone or starts another program than setup wrote; else an empty text.
+    """Return a complaint if the server's entry is gone, or starts another program than the entry that setup wrote.
+
+    Otherwise return an empty text. `line` records the entry in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the settings have an unknown form.

@@ -1,4 +1,7 @@
-"""Parts of the setup that change no file of others: copies of logs that agents delete, recall, and the service."""
+"""Parts of the setup that change no files of other programs.
+
+They are copies of the logs that agents delete, recall (hints from past sessions), and the service.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,13 @@ _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
 class LogCopies:
-    """The part of the setup that keeps copies of the logs that an agent deletes after some time."""
+    """The part of the setup for agents that delete old session logs: smart-fork keeps copies of these logs."""
 
     NAME = "copies of logs"
 
     @classmethod
     def planned(cls, deletion: Deletion, *, wanted: bool) -> Step:
-        """Return the step that keeps copies of the logs that one agent will delete.
+        """Return the step that switches on copies of the logs of one agent, which deletes its logs as `deletion` says.
 
         If the copies are not `wanted`, the step has the state "left": it is not done.
         """
@@ -58,7 +61,10 @@ class LogCopies:
 
     @staticmethod
     def offered(agents: Collection[AgentName]) -> bool:
-        """Return True if the logs of one of `agents` are deleted and not copied, and copying them is not forbidden."""
+        """Return True if setup should offer to copy the logs of one of `agents`.
+
+        It should if an agent deletes its logs, smart-fork does not copy them yet, and no setting forbids the copies.
+        """
         refused = kept_logs.copies_refused()
         return any(not (one.kept or refused) for one in Deletion.expected(time.time(), agents))
 
@@ -73,7 +79,9 @@ class LogCopies:
 
     @staticmethod
     def undo(line: LedgerLine) -> list[str]:
-        """Stop copying the logs of the agent in the ledger's `line`. Return a note: existing copies stay.
+        """Stop copying the logs of the agent that `line` names. Return a note that existing copies stay.
+
+        `line` is from the ledger (setup's list of its changes).
 
         Raises:
             SmartForkError: the file that switches copying on cannot be removed.
@@ -84,20 +92,25 @@ class LogCopies:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the logs of the agent in the ledger's `line` are no longer copied; empty while they
-        are.
+        """Return a complaint if the logs of the agent that `line` names are no longer copied; else an empty text.
+
+        `line` is from the ledger (setup's list of its changes).
         """
         return "" if kept_logs.copies_wanted(READERS[line.agent]) else "logs are no longer copied"
 
 
 class Recall:
-    """The part of the setup that enables recall: hints from past sessions at prompts, edits and errors."""
+    """The part of the setup that switches on recall: hints from past sessions at first prompts, edits and errors."""
 
     NAME = "recall at first prompts, edits, failed commands and compactions"
 
     @classmethod
     def planned(cls, way: Registration) -> Step:
-        """Return the step that enables recall for an agent. The agent's own hooks print the hints."""
+        """Return the step that switches on recall for the agent of `way`, whose hooks then print hints from past
+        sessions.
+
+        If the agent has no suitable hooks, the step has the state "left": it is not done.
+        """
         agent = way.agent
         step = partial(Step, "recall", cls.NAME, str(recall_switch.file_of(agent)), agent=agent)
         hooks = AGENTS[agent].hooks
@@ -117,7 +130,9 @@ class Recall:
 
     @staticmethod
     def undo(line: LedgerLine) -> list[str]:
-        """Switch recall off for the agent in the ledger's `line`. Return notes for the person.
+        """Switch recall off for the agent that `line` names. Return notes for the person.
+
+        `line` is from the ledger (setup's list of its changes).
 
         Raises:
             SmartForkError: the file that switches recall on cannot be removed.
@@ -129,12 +144,18 @@ class Recall:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the recall that setup enabled is off; empty if it is on."""
+        """Return a complaint if recall, which setup switched on for an agent, is off now; else an empty text.
+
+        `line` records that change in the ledger (setup's list of its changes).
+        """
         return "" if line.path.is_file() else "recall is off"
 
     @staticmethod
     def checks(ledger: Ledger) -> Iterator[Check]:
-        """Yield one check for ``doctor`` if setup enabled recall: recall works only while a service runs."""
+        """Yield a check of recall for ``doctor``, if setup has switched recall on for an agent.
+
+        The check complains if no service runs, because recall works only while a service runs.
+        """
         agents = [
             AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()
         ]
@@ -161,13 +182,16 @@ _OTHERWISE = "searches update the index"
 
 
 class ServicePart:
-    """The part of the setup that installs the service, which keeps the index fresh."""
+    """The part of the setup that installs the service, a process that keeps the index fresh."""
 
     NAME = "service"
 
     @classmethod
     def planned(cls, program: str, processes: Processes) -> Step:
-        """Return the step that installs the service; its state is "left" if this system cannot run the service."""
+        """Return the step that installs the service with `program`, the path of the ``smart-fork`` command.
+
+        If this system cannot run the service, the step has the state "left": it is not done.
+        """
         kind = installation.native_kind()
         step = partial(Step, "service", cls.NAME)
         if kind is None:
@@ -192,7 +216,9 @@ class ServicePart:
 
     @staticmethod
     def undo(line: LedgerLine, processes: Processes | None = None) -> list[str]:
-        """Stop and uninstall the service.
+        """Stop and uninstall the service that setup installed.
+
+        `line` records the installation in the ledger (setup's list of its changes).
 
         Raises:
             SmartForkError: the service manager does not uninstall it.
@@ -204,14 +230,19 @@ class ServicePart:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the service was uninstalled since setup installed it; else an empty text."""
+        """Return a complaint if the service that setup installed was uninstalled since; else an empty text.
+
+        `line` records the installation in the ledger (setup's list of its changes).
+        """
         return "" if line.path.exists() else "the service was removed"
 
 
 def end_running(processes: Processes) -> list[str]:
-    """End the processes of this home that no agent has started: the service, indexing and preloaders.
+    """End the background processes of this smart-fork home: the service, index runs and preloaders. Return their
+    names.
 
-    Return their names. A preloader ends when its socket is deleted.
+    Processes that an agent started, such as MCP servers, go on. A preloader (a process that runs commands faster) ends
+    when its socket is deleted.
 
     Raises:
         SmartForkError: the service does not end.

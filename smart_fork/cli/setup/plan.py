@@ -1,4 +1,4 @@
-"""The plan of the setup: makes its steps, tries the registered servers, and undoes steps."""
+"""The plan of the setup: this module makes its steps, tries the registered MCP servers, and undoes steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lasting_program(env: Mapping[str, str]) -> str:
     """Return the absolute path of the ``smart-fork`` command of a permanent installation.
 
     Raises:
-        SmartForkError: there is none, or it is in a temporary environment, as after ``uvx``.
+        SmartForkError: there is no such command, or it is in a temporary environment, as after ``uvx``.
     """
     try:
         return own_program(env)
@@ -54,8 +54,9 @@ def lasting_program(env: Mapping[str, str]) -> str:
 
 
 def _source() -> str:
-    """Return what uv has to install for another installation like this one: the package's name, a folder, or a
-    repository.
+    """Return the source of this installation, as uv expects it: the package's name, a folder, or a repository.
+
+    With it, uv can install the same smart-fork again.
     """
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
@@ -69,8 +70,9 @@ def _source() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentHere:
-    """An agent on this machine. `program` is empty if only the agent's folder is here: an editor may have brought
-    it.
+    """An agent on this machine. `program` is the path of the agent's program.
+
+    It is empty if only the agent's settings folder is here; an editor may have created that folder.
     """
 
     way: Registration
@@ -83,7 +85,10 @@ class AgentHere:
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """The plan of the setup: agents on this machine, agents that are not installed, and the steps in their order."""
+    """The plan of the setup: the agents on this machine (`found`), other agents (`absent`), and the `steps` in order.
+
+    `deletes` says which agents delete their old logs.
+    """
 
     program: str
     found: tuple[AgentHere, ...]
@@ -98,12 +103,14 @@ class SetupPlan:
 
     @property
     def is_done(self) -> bool:
-        """Return True if no step is left to do."""
+        """Return True if no step of the plan has to be done."""
         return not any(step.is_open for step in self.steps)
 
 
 def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
-    """Return the plan for the parts of the setup that `options` select. Nothing is changed.
+    """Return a plan for the parts of the setup that `options` select. This changes nothing.
+
+    `ledger` lists the changes of earlier setups.
 
     Raises:
         SmartForkError: smart-fork is in a temporary environment, no agent is here, or none can be set up safely.
@@ -144,7 +151,10 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
 
 
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> Iterator[Step]:
-    """Yield the steps that set up one agent, its MCP server first. `program` is the path of ``smart-fork``."""
+    """Yield the steps that set up the agent of `way`. The first one registers smart-fork's MCP server.
+
+    `program` is the path of the ``smart-fork`` command.
+    """
     agent, folder = way.agent, way.skills()
     own = Path(program).parent == Path(sys.executable).parent  # else that of another installation is meant
     words = Processes.python("smart_fork", "mcp") if own else [program, "mcp"]
@@ -161,9 +171,9 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
 
 
 def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]) -> Step:
-    """Return the step that `planned` makes for the part `what` of the setup.
+    """Return the step that `planned` makes for `what`, a part of the setup such as "hooks".
 
-    If it cannot be planned, return a step that fails, so that the other steps are done.
+    If `planned` fails, return a step that raises this error when it is done, so that the other steps can be done.
     """
     try:
         return planned()
@@ -173,7 +183,7 @@ def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]
 
 
 def _index(*, copies: bool) -> Step:
-    """Return the step that builds the first index, or makes the first `copies` of logs."""
+    """Return the step that builds the first index. With `copies`, its index run also makes the first copies of logs."""
     logs = sum(1 for agent in READERS for _ in agent.discover())
     where = str(index_db())
     if not logs:
@@ -200,13 +210,13 @@ _MIN_TITLE_WORDS = 3
 
 
 class _BrokenError(Exception):
-    """An error: the server that setup tried did not answer, or its answer is no valid MCP."""
+    """An error: an MCP server that setup started to try it did not answer, or its answer is no valid MCP."""
 
 
 def try_server(way: Registration, *, ask: bool = True) -> Trial:
-    """Start the MCP server that is registered with an agent, and list its tools.
+    """Try the MCP server that is registered with the agent of `way`: start it, and list its tools.
 
-    With `ask`, also have the server search for the newest session by its title.
+    With `ask`, also have the server search for the newest session by the session's title.
     """
     try:
         entry = way.value(ForeignFile(way.path()).read()) or {}
@@ -255,9 +265,9 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
 
 
 def _newest(agent: str) -> RecentSession | None:
-    """Return the newest session whose title is long enough to search for it, if possible one of `agent`.
+    """Return the newest session with a title that is long enough to search for, if possible a session of `agent`.
 
-    Return `None` without sessions.
+    Return `None` if no session has a title.
     """
     for whose in (agent, "all") if agent in READERS.names else ("all",):
         found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
@@ -267,7 +277,7 @@ def _newest(agent: str) -> RecentSession | None:
 
 
 class _TriedServer:
-    """An MCP server that setup has started to try it. It exchanges lines of JSON with this process."""
+    """An MCP server that setup has started to try it. This process exchanges lines of JSON with it."""
 
     def __init__(self, process: Any) -> None:
         self._process, self._number = process, 0
@@ -281,7 +291,9 @@ class _TriedServer:
             raise _BrokenError("it ended at its start") from error
 
     def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request and return its result. Other messages of the server are ignored."""
+        """Send a request to the server, and return the result in its answer. Other messages of the server are
+        ignored.
+        """
         self._number += 1
         self.say({"id": self._number, "method": method, "params": params})
         for line in self._process.stdout:
@@ -316,9 +328,9 @@ def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_
 
 
 class SetupPart(Protocol):
-    """A part of the setup, such as the server or the hooks: a module or a class.
+    """The interface of a part of the setup, such as the MCP server or the hooks. A module or a class implements it.
 
-    `undo` removes what setup installed. `difference` returns a complaint if that has changed since.
+    `undo` removes what setup installed. `difference` returns a complaint if the installed part has changed since.
     """
 
     NAME: str
@@ -335,9 +347,9 @@ _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoe
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
-    """Return the JSON answer about a step that was undone, from its line in the ledger.
+    """Return the JSON answer about a step of setup that was undone. With an `error`, the step was not undone.
 
-    With an `error` it was not undone.
+    `line` records the step in the ledger (setup's list of its changes).
     """
     stays = bool(error) or (bool(notes) and line.what == "skill")  # a file of ours that is still used
     return StepUndone(
@@ -347,10 +359,10 @@ def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint:
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
-    """Return the lines of the ledger to undo for these agents, last first.
+    """Return the lines of the ledger (setup's list of its changes) that belong to `agents`, in the order to undo them.
 
-    If these are all agents, also return the lines that belong to no agent, such as the service. With `what`, return
-    only the lines of these parts.
+    The newest line comes first. If `agents` are all agents, lines without an agent, such as the service's, are
+    included. With `what`, return only the lines of these parts of the setup.
     """
     everything = len(agents) == len(AGENTS.registrations())
     lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
@@ -358,9 +370,9 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
 
 def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
-    """Undo the steps of these lines of the ledger, one by one. Return an answer for each.
+    """Undo the changes that `lines` of the ledger (setup's list of its changes) record. Return an answer for each.
 
-    A failure does not stop the next one.
+    If a change cannot be undone, the next one is undone all the same.
     """
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
@@ -382,13 +394,20 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """Return the line of another agent that reads the same skill file as the agent of `line`; `None` without one."""
+    """Return the ledger's line of another agent that reads the same skill file as the agent of `line`.
+
+    The ledger is setup's list of its changes. Return `None` if no other agent reads the file, or if `line` is about
+    another part.
+    """
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
 
 def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
-    """Yield a sentence for each server or hook of these agents that a person installed by hand: setup leaves it."""
+    """Yield a sentence for each MCP server or hook of smart-fork that a person, not setup, installed for `agents`.
+
+    ``setup --remove`` leaves these.
+    """
     for way in AGENTS.registrations():
         if way.agent not in agents:
             continue
@@ -403,7 +422,9 @@ def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """Yield the checks of the setup for ``doctor``: one of all parts in the ledger, and one of recall.
+    """Yield the checks of the setup for ``doctor``.
+
+    One check covers all parts in the ledger (setup's list of its changes), another one recall.
 
     Raises:
         SmartForkError: the ledger cannot be read.
@@ -427,7 +448,10 @@ def checks() -> Iterator[Check]:
 
 
 def _difference(line: LedgerLine) -> str:
-    """Return a complaint if the part in the ledger's `line` is not as setup installed it; else an empty text."""
+    """Return a complaint if a part that setup installed has changed since; else an empty text.
+
+    `line` records the part in the ledger (setup's list of its changes).
+    """
     try:
         return PARTS[line.what].difference(line)
     except SmartForkError as error:

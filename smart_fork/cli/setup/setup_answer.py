@@ -11,7 +11,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class SetupOptions:
-    """The agents and the parts of the setup that a person has selected on the command line."""
+    """The options of ``setup``: the agents and the parts of the setup that a person has selected."""
 
     agents: tuple[AgentName, ...] = ()
     skill: bool = said(bool, default=True, help="Install no skill.", flags=("--no-skill",))
@@ -32,7 +32,10 @@ class SetupOptions:
 
 @value
 class AgentToSetUp(Value):
-    """An agent on this machine, in the JSON answer. `program` is null if only the agent's folder is here."""
+    """An agent on this machine, in the JSON answer of ``setup``.
+
+    `program` is null if the agent's program is not here, only its settings folder.
+    """
 
     agent: str
     program: str | None
@@ -41,7 +44,7 @@ class AgentToSetUp(Value):
 
 @record
 class StepTold(Value):
-    """A step of the plan, in the JSON answer. A step that was done has `notes` or an `error`.
+    """A step of the setup's plan, in the JSON answer. If the step was done, it has `notes`; if it failed, an `error`.
 
     `agent` is missing for a step that belongs to no agent, such as the service.
     """
@@ -59,10 +62,11 @@ class StepTold(Value):
 
 @value
 class Trial(Value):
-    """The result of trying a registered server: seconds until its list of tools, and from a search to its answer.
+    """The result of trying an MCP server that is registered with `agent`.
 
-    `asked` is the title of the newest session, `found` the title of the session in the answer. Both are empty without
-    sessions.
+    The server listed its `tools` after `tools_seconds`, and answered a search after `answer_seconds`. The search was
+    for `asked`, the title of the newest session; `found` is the title of the session in the answer. Both are empty
+    without sessions.
     """
 
     agent: str
@@ -78,9 +82,10 @@ class Trial(Value):
 
 @record
 class SetUp(Value):
-    """The answer of ``setup``: the planned `steps`, and if they were done, the results in `ok`, `done` and `tried`.
+    """The answer of ``setup``: the planned `steps`, and if they were done, the results.
 
-    `deletes` lists agents that delete their logs.
+    `done` has the result of each step, `tried` the trials of the MCP servers, and `ok` is true if all of these
+    succeeded. `deletes` lists agents that delete their old logs.
     """
 
     program: str
@@ -95,7 +100,10 @@ class SetUp(Value):
 
 @record
 class StepUndone(Value):
-    """A step that was undone, or has an `error`. `removed` is false if its file stays."""
+    """A step of setup that ``setup --remove`` has undone, in its JSON answer. If it was not undone, `error` says why.
+
+    `removed` is false if the step's file stays.
+    """
 
     step: str
     agent: str = rare("")
@@ -108,8 +116,9 @@ class StepUndone(Value):
 
 @record
 class TakenOut(Value):
-    """The answer of ``setup --remove``: undone steps, `ended` processes, and parts `left` because a person installed
-    them.
+    """The answer of ``setup --remove``: the undone `steps`, and the names of processes that were `ended`.
+
+    `left` has a sentence for each part that stays because a person, not setup, installed it.
     """
 
     ok: bool
@@ -121,7 +130,7 @@ class TakenOut(Value):
 
 @record
 class HooksChanged(Value):
-    """The change of the hooks in an agent's settings; with an `error` nothing was changed."""
+    """The result of installing or removing the hooks of one agent. If it has an `error`, nothing was changed."""
 
     agent: str
     path: str
@@ -134,7 +143,7 @@ class HooksChanged(Value):
 
 @value
 class HooksSet(Value):
-    """The answer of ``setup hooks``: the change of each agent's hooks."""
+    """The answer of ``setup hooks``: the result for the hooks of each agent."""
 
     ok: bool
     agents: tuple[HooksChanged, ...]

@@ -1,4 +1,4 @@
-"""The part of the setup that writes the skill file, instructions for agents, into a folder that an agent reads."""
+"""The part of the setup that writes the skill file (instructions for agents) to a folder that an agent reads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ NAME = f"skill {SKILL}"
 
 
 def content() -> str:
-    """Return the text of the skill file."""
+    """Return the text of the skill file (instructions for agents) that setup installs."""
     return files("smart_fork.cli.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
 
 
 def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
-    """Return the step that writes the skill into an agent's `folder`. A skill that others have changed stays.
+    """Return the step that writes the skill file (instructions for agents) to `folder`, which the agent of `way`
+    reads.
+
+    If a person has changed an existing skill file, the step is not done.
 
     Raises:
         SmartForkError: the existing file cannot be read.
@@ -44,7 +47,9 @@ def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Delete the skill file, unless others have changed it. Return notes for the person.
+    """Delete the skill file (instructions for agents) that setup wrote, unless a person has changed it.
+
+    Return notes for the person. `line` records the file in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the file cannot be deleted.
@@ -60,7 +65,10 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the skill file is gone, or is not the one that setup wrote; else an empty text."""
+    """Return a complaint if the skill file is gone, or has another text than setup wrote; else an empty text.
+
+    `line` records the file in the ledger (setup's list of its changes).
+    """
     text = _file(line.path).read()
     if text is None:
         return f"the skill {line.path} is gone"

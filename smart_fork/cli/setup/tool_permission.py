@@ -1,4 +1,6 @@
-"""Rules in an agent's settings that allow smart-fork's reading tools without asking: an optional part of the setup."""
+"""An optional part of the setup: rules in an agent's settings that allow smart-fork's read-only tools without
+asking.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,17 @@ _WAY = ("permissions", "allow")
 
 
 class Added(NamedTuple):
-    """A change of the settings: the added rules, and the JSON containers that were empty before, with white space."""
+    """What setup added to the settings: the `rules`, and the JSON containers that were `empty` before.
+
+    For each such container, its white space is kept, so that it can be restored.
+    """
 
     rules: tuple[str, ...]
     empty: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
-    """Return the rules among `rules` that the settings `text` lacks.
+    """Return those of the permission `rules` that the settings `text` lacks.
 
     Raises:
         UnsuitableError: the settings have an unknown form.
@@ -34,7 +39,9 @@ def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
 
 
 def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
-    """Return the settings `text` with the missing `rules` after the existing ones, and what `restore` needs.
+    """Add those of the permission `rules` that the settings `text` lacks, after its own rules.
+
+    Return the new settings, and the record of the change that `restore` needs.
 
     Raises:
         UnsuitableError: the settings have an unknown form.
@@ -49,9 +56,9 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
 
 
 def restore(text: str, added: Added) -> str:
-    """Return the settings `text` without the added rules, and without containers that become empty.
+    """Return the settings `text` without the rules that `added` records.
 
-    Containers that were empty before stay.
+    JSON containers that become empty are removed, too, unless they were empty before the rules were added.
 
     Raises:
         UnsuitableError: the settings have an unknown form.
@@ -83,14 +90,14 @@ NAME = "reading without asking"
 
 
 def tools() -> tuple[str, ...]:
-    """Return the names of the MCP tools that agents see by default and that only read."""
+    """Return the names of the MCP tools that only read, among the tools that agents see by default."""
     catalogue = json.loads(files("smart_fork.cli").joinpath("mcp.json").read_text(encoding="utf-8"))
     reading = {tool["name"] for tool in catalogue["tools"] if tool.get("annotations", {}).get("readOnlyHint") is True}
     return tuple(name for name in catalogue["few"] if name in reading)
 
 
 def planned(way: Registration) -> Step:
-    """Return the step that allows an agent to call the reading tools without asking.
+    """Return the step that allows the agent of `way` to call smart-fork's read-only tools without asking the person.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -122,7 +129,9 @@ def _written(way: Registration, allowing: PermissionRules, ledger: Ledger) -> li
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the rules that setup added, as the ledger's `line` says. Return notes for the person.
+    """Remove the permission rules that setup added to an agent's settings. Return notes for the person.
+
+    `line` records the rules in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the settings have an unknown form; they are unchanged.
@@ -141,7 +150,9 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the settings lack rules that setup added; else an empty text.
+    """Return a complaint if the settings lack permission rules that setup added; else an empty text.
+
+    `line` records the rules in the ledger (setup's list of its changes).
 
     Raises:
         SmartForkError: the settings have an unknown form.
