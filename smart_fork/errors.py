@@ -201,7 +201,7 @@ def _is_given(value: object) -> bool:
 
 
 def is_empty(value: object) -> bool:
-    """Return True if `value` is text without a visible character, or a list with such an element."""
+    """Return True if `value` is a text without a visible character, or a list that contains such a text."""
     # Half a surrogate pair is a character that a program has cut; it is shown as one.
     if isinstance(value, list | tuple):
         return any(is_empty(one) for one in value)

@@ -228,8 +228,8 @@ def preview(
 ) -> Forked:
     """Preview what `fork` would start with these arguments: its command, and its `selection` within a `budget`.
 
-    In the result, `ways` gives the tokens of each way to fork: the whole session, up to `at`, up to the answer, and
-    within budgets.
+    In the result, `ways` gives the tokens of each way to fork: the whole session, up to message `at`, up to the
+    exchange that answers the prompt, and within budgets.
 
     Raises:
         SmartForkError: the fork could not be started.
@@ -321,8 +321,8 @@ def branch(
 ) -> Branched:
     """Copy a session under a new title, up to message number `at` if given, without running anything.
 
-    Within a `budget` the copy has only what answers the `intent`. With `as_agent`, the copy is a session of that other
-    agent. See `fork`.
+    Within a `budget` the copy has only the exchanges that answer the `intent`. With `as_agent`, the copy is a session
+    of that other agent. See `fork`.
 
     Raises:
         SmartForkError: nothing was copied.

@@ -43,9 +43,9 @@ _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 class Mark(NamedTuple):
     """A session's state as a page showed it: its number of turns, a digest of all turns but the last, and a digest of
-    all.
+    all turns.
 
-    The last turn has no part in the first digest because it may still grow.
+    The last turn is not in the first digest because it may still grow.
     """
 
     turns: int

@@ -143,7 +143,7 @@ def side_by_side(workers: Sequence[Compared]) -> Shown:
 
 
 def comparison(workers: Sequence[Compared]) -> str:
-    """Render compared workers as one HTML file, with a column for each worker."""
+    """Render compared workers (agents that smart-fork started) as one HTML file, with a column for each worker."""
     return written("comparison.html", side_by_side(workers), {"style": own_style()})
 
 

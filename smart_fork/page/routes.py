@@ -389,7 +389,7 @@ class Page:
     def for_programs(self) -> list[Route]:
         """Return the route where ``smart-fork open`` gets a sign-in code.
 
-        It is not for browsers, so that a signed-in browser cannot sign in another one.
+        The route is not for browsers, so that a signed-in browser cannot sign in another one.
         """
         return [Route("/code", self._code, methods=["POST"])]
 

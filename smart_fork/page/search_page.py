@@ -69,7 +69,9 @@ class Facet:
 
 
 def age_of(hit: Hit, now: datetime | None = None) -> str:
-    """Return the narrowest age group of a hit: "7", "30" or "365" (days since its last use), or "older"."""
+    """Return the narrowest age group of a hit (a found session): "7", "30" or "365" (days since the session's last
+    use), or "older".
+    """
     then = time_of(hit.last_activity)
     if then is None:
         return "older"
@@ -134,7 +136,7 @@ _NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
 
 
 def reasons(hit: Hit) -> Iterator[str]:
-    """Yield in words why a search found this hit: matching words, similar meaning, and edited files."""
+    """Yield in words why a search found this hit (a session): matching words, similar meaning, and edited files."""
     points = hit.explain.points if hit.explain is not None else {}
     words = hit.match.words
     if words:

@@ -237,7 +237,9 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return a fingerprint of a worker's question. It does not depend on the option that is selected on the screen."""
+    """Return a fingerprint of a worker's question. The fingerprint does not depend on the option that is selected on
+    the screen.
+    """
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 

@@ -113,7 +113,7 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
 
 
 def found(reference: str, root: Path) -> Session:
-    """Read the session that `reference`, such as an id, names. It must belong to the project at `root`.
+    """Read the session that `reference`, such as an id, names. The session must belong to the project at `root`.
 
     Raises:
         NotFound: the session does not exist.
@@ -203,9 +203,11 @@ class ReceivedSession:
 
 
 def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
-    """Return the index of the turn that ends the exchange of message `number`, and that message.
+    """Find where the exchange (a prompt with its answer) of message `number` ends. Return the index of its last turn,
+    and the message.
 
-    In an unfinished exchange, the turn is the end of its last complete pair (a call with its result).
+    If the exchange is unfinished, its last turn is the end of the session's last complete pair (a call with its
+    result).
 
     Raises:
         Usage: there is no message `number`, counted from 1.

@@ -92,7 +92,7 @@ class ReceivedLog:
         return written(state)
 
     def edited(self, edits: Edits) -> ReceivedLog:
-        """Return the register entry that the log has after `edits`, which replace or remove records."""
+        """Return this log's register entry as it is after `edits`, which replace or remove records of the log."""
         left = []
         for digest, key in self.records:
             new = edits.get(digest)
@@ -134,7 +134,7 @@ class ReceivedLog:
         return {old: None if new is None else new.encode() for old, new in edits.items()}
 
     def store_pending(self, edits: Edits) -> None:
-        """Store `edits` of records as still to be made in the log, together with earlier ones."""
+        """Store `edits` of records, together with earlier pending ones, to make them in the log later."""
         known = set(self.digests)
         said = {old: new and new.decode() for old, new in self.with_edits(edits).items() if old in known}
         state.change(
@@ -331,8 +331,8 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def clear_unfinished() -> None:
-    """Delete unfinished copies of shared sessions, which killed processes left. Do nothing while a process writes
-    one.
+    """Delete unfinished copies of shared sessions, which killed processes left. Do nothing while any process writes a
+    copy.
     """
     read = sorted(tracking.folder().glob(f"{_READ}*"))
     if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):

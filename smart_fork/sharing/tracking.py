@@ -90,7 +90,7 @@ class ProjectFolder:
 
     def exclude(self) -> None:
         """Add the folder ``.smart-fork`` to the git repository's private exclude list, so that ``git status`` does not
-        show it.
+        show the folder.
         """
         top = top_of(self.root)
         if top is None:

@@ -59,7 +59,8 @@ class RpcMessage:
 
     @classmethod
     def read(cls, line: bytes) -> RpcMessage | None:
-        """Parse a line as a message. Return `None` if it is not one; `refusal` then gives the error to answer with.
+        """Parse a line as a message. If the line is not a message, return `None`; `refusal` then gives the error to
+        answer with.
 
         The line may contain any bytes, even no valid JSON.
         """

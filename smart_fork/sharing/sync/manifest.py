@@ -135,7 +135,7 @@ def parse_key(words: str) -> SyncKey:
     """Parse a key for synchronization as `SyncKey.words` writes it.
 
     Raises:
-        Usage: the text is no key. The message does not repeat it, since it may be nearly a key.
+        Usage: `words` is no key. The error message does not contain `words`, since they may be nearly a key.
     """
     text = words.strip()
     try:

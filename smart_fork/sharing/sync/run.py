@@ -267,8 +267,8 @@ class _Run:
         raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
-        """Decrypt the list of sessions on the remote. Refuse a list that is older than the last one, unless `older` is
-        True.
+        """Decrypt the list of sessions on the remote. Refuse a list that is older than the one that this machine saw
+        last, unless `older` is True.
         """
         now, blob = self._settled, fetched.files.get(manifest.NAME, "")
         there = manifest.opened(self._ref.read(blob), self._key) if blob else Manifest()
