@@ -212,7 +212,9 @@ def write_export(path: Path, text: str) -> bool:
 
 
 def is_export(path: Path, digest: bytes) -> bool:
-    """Return True if the file has exactly the content with this digest. A link or folder never does."""
+    """Return True if a regular file is at `path`, and the hash of its content is `digest`. A link or folder is
+    refused.
+    """
     try:
         descriptor = os.open(path, _READ)
     except OSError:
@@ -294,11 +296,11 @@ Voices = tuple[tuple[int, PieceRole], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A span of a session's export that is embedded and searched. `turn`, `message_id` and `role` are those of its
-    first piece. `hash` has 16 bytes.
+    """A span of a session's export that is embedded and searched. `turn`, `message_id` and `role` belong to the first
+    piece (message or list of actions) in the span. `hash` has 16 bytes.
 
-    `lines` are its first and last line in the export, from 1. `voices` says at which positions of the text another
-    role begins.
+    `lines` are the span's first and last line in the export, from 1. `voices` says at which positions of the text
+    another role (a person, the agent or its actions) begins.
     """
 
     hash: bytes
@@ -312,9 +314,10 @@ class Chunk:
 
 
 def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> tuple[Chunk, ...]:
-    """Split `pieces` into chunks of at most `limit` characters. Only white space is dropped.
+    """Split `pieces` (messages and lists of actions) into chunks of at most `limit` characters. Only white space is
+    dropped.
 
-    The hash of each chunk includes the hash of the one before, and that of the first one includes `seed`.
+    The hash of each chunk includes the hash of the chunk before. The hash of the first chunk includes `seed`.
     """
     packed = list(_packed(pieces, limit))
     return tuple(
@@ -324,7 +327,7 @@ def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> 
 
 
 def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
-    """Yield a hash for each text. It includes the hash of the text before, and the first one includes `seed`."""
+    """Yield a hash for each text. The hash includes the hash of the text before; the first hash includes `seed`."""
     parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
     for text in texts:
         parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()
@@ -359,7 +362,9 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
 
 
 def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
-    """Yield parts of a piece with at most `limit` characters, each with the line of the export on which it begins."""
+    """Yield parts of `piece`, of at most `limit` characters, each with the line of the export on which the part
+    begins.
+    """
     text = LABELS[piece.role] + piece.text
     line, before = piece.line, 0
     for start, end in split(text, limit):

@@ -51,7 +51,7 @@ class Batch:
         return len(self._times)
 
     def add(self, paths: Iterable[str], now: float) -> None:
-        """Add paths that changed at the time `now`."""
+        """Add paths of logs that changed at the time `now`."""
         for path in paths:
             first, _ = self._times.get(path, (now, now))
             self._times[path] = (first, now)
@@ -156,8 +156,9 @@ class Freshener:
         ]
 
     def start(self) -> None:
-        """Start the threads of the indexer, and return immediately. They begin with a run over all logs. Later
-        failures are logged.
+        """Start the threads of the indexer, and return immediately. The threads begin with a run over all logs.
+
+        A failure after this call is only logged.
         """
         found = check_prerequisites(self._adapters)
         for message in found.warnings:
@@ -315,7 +316,7 @@ class Freshener:
         return "completed", ""
 
     def _complain(self, job: _Job, error: Exception) -> None:
-        """Log why a run failed. If a log fails in the same way at each of its changes, log this once."""
+        """Log why a run failed. If the same log fails in the same way at each of its changes, log this only once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
@@ -400,7 +401,8 @@ class Freshener:
 class Prerequisites:
     """The result of a check of the folders that indexing needs.
 
-    `errors` prevent indexing, and `warnings` concern one agent. `agents` are those with log folders.
+    `errors` are reasons why nothing can be indexed. Each of the `warnings` concerns one agent. `agents` are the agents
+    that have log folders.
     """
 
     agents: tuple[AgentName, ...]

@@ -100,7 +100,7 @@ def pieces(folder: Path, copy: CompressedFile) -> Iterator[bytes]:
     """Yield the uncompressed content of `copy` in pieces.
 
     Raises:
-        DamagedCopyError: the content is damaged. This is raised last: pieces that came before must not be used either.
+        DamagedCopyError: the content is damaged. This is known only at the end: discard the earlier pieces as well.
         OSError: the file cannot be read.
     """
     import zstandard
@@ -144,7 +144,7 @@ class KeptLog:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the copy."""
+        """Return the folder of the copy, which contains all files of the copy."""
         return folder_of(self.agent, self.session_id)
 
     @property
@@ -312,7 +312,7 @@ def sweep_reading() -> None:
 
 
 def folders() -> list[Path]:
-    """Return the folders of all copies, and the folder above them."""
+    """Return the folders of all copies, and the folder that contains these folders."""
     return [_root(), *_folders()]
 
 
@@ -469,9 +469,9 @@ def keep_all(
 ) -> bool:  # fmt: skip
     """Update the copies of all indexed logs, newest first, for agents whose logs a person wants to be copied.
 
-    Checking an existing copy costs a look at two files. The caller holds the index's lock. Return True if all was done
-    before `deadline` (of `time.monotonic`). At least one log is handled, and logs in `done` are skipped. Each handled
-    log is added to `done`, so that repeated calls come to an end on a slow disk.
+    For an existing copy, this only compares sizes and times. The caller holds the index's lock. Return True if all was
+    done before `deadline` (of `time.monotonic`). At least one log is handled, and logs in `done` are skipped. Each
+    handled log is added to `done`, so that repeated calls come to an end on a slow disk.
 
     Raises:
         OSError: the disk is full.

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Pattern:
-    """A regular expression that is compiled on first use. It then takes over the methods of the compiled pattern, so
-    that later calls cost no more than calls of the pattern.
+    """A regular expression that is compiled on first use.
+
+    This object then takes over the methods of the compiled pattern, so that later calls cost no more than direct
+    calls.
     """
 
     def __init__(self, pattern: Any, flags: int = 0) -> None:

@@ -68,8 +68,9 @@ def held(folder: Path, how: int) -> Iterator[None]:
 def locked_by(path: Path, start: int = 0, length: int = 0) -> int | None:
     """Return the id of the process that has locked `length` bytes of a file from `start` on (length 0: all).
 
-    Return `None` without a lock, and 0 for a process in another container or on another machine. This takes no lock,
-    so no other process has to wait. The caller must hold no lock on the file: closing the file here would release it.
+    Return `None` if no process has, and 0 if the process is in another container or on another machine. No lock is
+    taken, so no other process has to wait. The caller must hold no lock on the file: this function closes the file,
+    which would release the caller's lock.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,5 +1,5 @@
-"""Detection of logs that changed since they were read, and the list of forgotten sessions, which are never indexed
-again.
+"""Detection of logs that changed since they were read, and the list of forgotten sessions (which a person asked to
+forget). These are never indexed again.
 
 Each search looks for changes and mostly finds none. Therefore this module imports nothing that reads or stores logs.
 """
@@ -42,9 +42,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report(Value):
-    """Counts of what an index run did. `failed` maps unreadable logs to the reason.
+    """Counts of what an index run did. `failed` maps each unreadable log to the reason.
 
-    `seconds` maps stages to their duration. `erased` is False while deleted text may still be in the index's files.
+    `seconds` maps the run's stages, such as reading, to their duration. `erased` is False while deleted text may still
+    be in the index's files.
     """
 
     files: int = 0
@@ -77,7 +78,7 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
 
 
 def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
-    """Return those logs at `paths` that are new or changed, newest first. Deleted ones are removed from the index.
+    """Return those logs at `paths` that are new or changed, newest first. Deleted logs are removed from the index.
 
     The cost depends on `paths` alone, however many other logs exist.
     """
@@ -91,9 +92,9 @@ def _changed(
     there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], adapters: Agents, report: Report,
     also: Collection[str] = (),
 ) -> list[LogFile]:  # fmt: skip
-    """Return the logs that are new, changed or listed in `also`, and other logs of their sessions, newest first.
+    """Return the logs that are new, changed or listed in `also`, newest first, with all other logs of their sessions.
 
-    `there` are the existing logs by path, and `seen` what the index knows about them.
+    `there` are the existing logs by path. `seen` are the sizes and times of logs when they were last read, by path.
     """
     new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in also}
     if len(new) < len(there):
@@ -105,7 +106,9 @@ def _changed(
 
 
 def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
-    """Return the logs that are new, or changed since they were read. Each costs one `stat`, and nothing is written."""
+    """Return the logs that are new, or changed since they were read. Each log costs one `stat`, and nothing is
+    written.
+    """
     seen = store.seen()
     files = (file for agent in adapters for file in agent.discover())
     return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
@@ -172,7 +175,8 @@ def forgotten() -> Forgotten:
 
 
 def add_forgotten(agent: AgentName, session_id: str, at: str) -> None:
-    """Put a session on the list of forgotten sessions. The caller holds the index's lock.
+    """Put a session on the list of forgotten sessions (which are never indexed again). The caller holds the index's
+    lock.
 
     Raises:
         OSError: the list cannot be written, and is unchanged.

@@ -46,7 +46,8 @@ class Outcome(StrEnum):
 
     @classmethod
     def of(cls, session: Session) -> Outcome:
-        """Return the last outcome that a commit or a test run proved. For a fork, only its own turns count.
+        """Return the last outcome that a commit or a test run proved. For a fork, the turns copied from its parent do
+        not count.
 
         Passing tests do not replace a commit. A session that ends in the middle of work is abandoned, unless all its
         edits are committed.
@@ -70,7 +71,7 @@ class Outcome(StrEnum):
 class Edits:
     """The `files` that a session edited, as absolute paths, and `until`, the time of its last edit or commit.
 
-    Paths are text from the log, and are never opened.
+    The paths are text from the log. No file is opened by them.
     """
 
     files: tuple[str, ...] = ()

@@ -77,7 +77,7 @@ def ending(text: Masked, limit: int) -> Masked:
 
 
 def between(text: Masked, start: int, end: int, *, cut: tuple[bool, bool] = (False, False)) -> Masked:
-    """Return the text between two positions. `cut` says whether to put an ellipsis before it and behind it."""
+    """Return the text between two positions. `cut` says whether an ellipsis is put before the result, and behind it."""
     _, start = _mask_around(text, start)
     end, _ = _mask_around(text, end)
     return Masked("…" * cut[0] + text[start:end].rstrip() + "…" * cut[1])
@@ -117,21 +117,23 @@ def mask(text: str) -> Masked:
 
 
 def mask_cut(text: str) -> Masked:
-    """Mask a text that another program has truncated. A possible beginning of a secret at its end is masked as well."""
+    """Mask a text that another program has truncated. A possible beginning of a secret at the text's end is masked,
+    too.
+    """
     from indexer.masking.secrets import masked_before_a_cut
 
     return Masked(masked_before_a_cut(text))
 
 
 def mask_parts(parts: Sequence[str]) -> list[Masked]:
-    """Mask consecutive parts of one text. A secret may continue from one part to the next."""
+    """Mask `parts`, which follow each other in one text. A secret that continues in the next part is found as well."""
     from indexer.masking.secrets import redact_parts
 
     return [Masked(part) for part in redact_parts([_without_known(part) for part in parts])]
 
 
 def mask_screen(text: str) -> Masked:
-    """Mask secrets in the screen of a terminal. A secret may be wrapped, or truncated at an ellipsis or at the end."""
+    """Mask secrets in the screen of a terminal. Secrets that the screen wraps or truncates are found as well."""
     from indexer.masking.secrets import masked_screen
 
     return Masked(masked_screen(text))

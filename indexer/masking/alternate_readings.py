@@ -98,9 +98,9 @@ _FULL_LINE = 56
 
 
 class View:
-    """A text as it is read after changes: `text` is the original with replaced spans.
+    """A text with some spans replaced, for example without invisible characters. `text` is the result.
 
-    `edits` are the start and end of each span, and the text in its place.
+    `edits` are the start and end of each replaced span in the original text, with the text in its place.
     """
 
     def __init__(self, original: str, edits: Iterable[tuple[int, int, str]]) -> None:
@@ -119,7 +119,7 @@ class View:
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Return the span of the original text from which one character of `text` comes."""
+        """Return the span of the original text from which the character at `position` of `text` comes."""
         starts, places = self._pieces
         number = bisect_right(starts, position) - 1
         start, end, same = places[number]
@@ -159,8 +159,8 @@ def as_seen(text: str) -> list[View]:
 def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> Iterator[View]:
     """Yield further readings of `text` that may show a secret: without escapes, entities, or list separators.
 
-    `plain` is the text with one byte for each character. `telling` is True if it mentions secrets. `spelled` is True
-    if some of its characters are written as escapes.
+    `plain` is the text with one byte for each character. `telling` is True if the text has words that hint at secrets.
+    `spelled` is True if some characters are written as escapes.
     """
     if b"[0m" in plain and b"\x1b" not in plain:
         yield _changed(text, _ALTERED, _seen)
@@ -242,7 +242,7 @@ def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
 
 
 def _is_rest(plain: bytes, start: int) -> bool:
-    """Return True if the rest of the line from `start` on looks like the end of a token, and like nothing else."""
+    """Return True if the rest of the line from `start` on is a random mix of characters, like the end of a token."""
     return _THROWN.match(plain, start) is not None
 
 

@@ -194,7 +194,7 @@ def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
 
 
 def _owns_line(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Return True if a line consists of a property, a blank and one word, as Java and Redis write settings."""
+    """Return True if the line consists of a setting's name, a blank and one word, as Java and Redis write settings."""
     start = text.rfind("\n", max(0, stem - 80), stem) + 1
     name = text[start : match.end("suffix")].strip()
     return ("." in name or name == "requirepass") and _PROPERTY.fullmatch(name) is not None
@@ -412,7 +412,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
 
 
 def _is_symbolic(words: str) -> bool:
-    """Return True if `words` look like a password in spite of signs that occur in code, such as brackets."""
+    """Return True if `words` look like a password although they have signs: they have a digit, and are no code."""
     return _CODE.search(words) is None and any(c.isdigit() for c in words)
 
 

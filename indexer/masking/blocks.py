@@ -1,8 +1,8 @@
 """Secrets that are recognized by the block around them: a Kubernetes Secret, a table, recovery codes, cookies, SQL
 rows.
 
-Also secrets that are alone on their line below an announcement: the output of a command, a field of a page, the only
-line of a file.
+Also secrets that are alone on their line below an announcement (a line such as "Your token:"): in the output of a
+command, on a page, or in a file of one line.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
 def blocks_in(
     text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]], *, tabs: bool
 ) -> Iterator[Span]:
-    """Yield the secrets in blocks of several lines. Line numbers of a listing and marks of a diff are skipped.
+    """Yield the secrets in blocks of several lines, with and without line numbers of a listing and marks of a diff.
 
     `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     `tabs` is True if long tokens may follow tabs.

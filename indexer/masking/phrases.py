@@ -154,7 +154,7 @@ def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]
 
 
 def found_at(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
-    """Yield the secrets that a phrase finds in the given spans of `text`."""
+    """Yield the secrets that `phrase` finds in the given `lines` of `text`, which are (start, end) positions."""
     for start, end in lines:
         for match in compiled(phrase.pattern).finditer(text, start, end):
             yield from _secret(phrase, match)
@@ -344,7 +344,7 @@ _ABOUT = late(expanded("{about_no_secret}"))
 
 
 def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """Yield strange words (see the module) near words that hint at a secret.
+    """Yield strange words (unlike words and names) near words that hint at a secret.
 
     `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """
@@ -426,7 +426,7 @@ def _is_told(text: str, position: int, start: int, value: str) -> bool:
 
 
 def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> bool:
-    """Return True if the words around a value say that it is the password that is mentioned at `position`."""
+    """Return True if the words around the value at `start` say that it is the password mentioned at `position`."""
     if _MACHINE.search(text, start, end):
         return False
     if _SAID_BEFORE.search(text, position, start) or _SAID_BEHIND.match(text, end):
@@ -438,7 +438,9 @@ def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> b
 
 
 def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Yield long random words in a line that mentions a secret, or below it. `starts` are positions in such words."""
+    """Yield long random words in a line that mentions a secret, or below such a line. `starts` are inside long
+    words.
+    """
     for begin, end in long_words(plain, starts):
         value = text[begin:end].rstrip("=")
         number = all(map(is_number, value.split("-")))

@@ -23,10 +23,10 @@ _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 class Span(NamedTuple):
-    """The position of a secret in a text, and its `kind`.
+    """The `start` and `end` of a secret in a text, and its `kind`.
 
-    `source` ranks how it was found: by its shape, by words around it, by the name to which it is assigned, or near a
-    word.
+    `source` ranks how the secret was found: by its shape, by words around it, by the name to which it is assigned, or
+    because it is near a word that hints at secrets.
     """
 
     start: int

@@ -126,10 +126,11 @@ def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class _Text(NamedTuple):
-    """A text with what the rules need to search it. `plain` and `lower` are bytes with the text's positions.
+    """A text with what the rules need to search it. `plain` and `lower` are bytes at the same positions as characters.
 
-    `lower` is in lower case. `runs` marks characters that tokens have, and `tokens` are the starts of long runs of
-    them. `signs` are the words and literals that hint at secrets. `places` are the positions of literals.
+    `lower` is in lower case. `runs` marks characters that may be in tokens, and `tokens` are the starts of long runs
+    of such characters. `signs` are the words and literals that hint at secrets. `places` are the positions of
+    literals.
     """
 
     text: str
@@ -150,7 +151,7 @@ def _looked_at(text: str) -> _Text:
 
 
 def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
-    """Return the secrets of a text. Rules whose hints are not in the text are skipped.
+    """Return the secrets of a text. A rule is skipped if the text has none of the words that the rule needs.
 
     `depth` counts the encodings that were decoded to get the text. With `whole` False, no long random words are looked
     for.
@@ -263,7 +264,9 @@ def masked_screen(text: str) -> str:
 
 
 def _wraps(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the position of the line end behind each full line of a screen, which may continue in the next line."""
+    """Yield (start, end) of the line end behind each full line of a screen. Such a line may continue in the next
+    one.
+    """
     lines = [line.strip(_FRAME) for line in text.split("\n")]
     full = max(max(map(len, lines)) - _ROOM, _NARROWEST)
     for line, match in zip(lines, _WRAP.finditer(text), strict=False):
@@ -357,7 +360,7 @@ def lines_at(text: str, lines: Collection[str]) -> list[Span]:
 
 
 def answered(command: str, output: str) -> set[str]:
-    """Return the secrets in a command's output that only the command reveals, such as `cat password.txt`."""
+    """Return the secrets in a command's output that are recognized by the command, such as `cat password.txt`."""
     asked = f"$ {command.rstrip().rpartition(chr(10))[2]}\n"
     alone = redact(output)
     found = {(asked + output)[span.start : span.end] for span in spans_of(asked + output) if span.start >= len(asked)}

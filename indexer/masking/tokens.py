@@ -1,8 +1,8 @@
 """Tokens that are recognized by their shape alone, by the rules in ``vendors.rules`` and ``shapes.rules``.
 
-A token has a long run of token characters with a digit. Ordinary text has none, and costs one search for such runs.
-The beginning of a vendor's token is looked up where a run, or a part joined to it by a dot, begins. Therefore the
-number of vendors does not matter.
+A token has a long run of token characters (letters, digits, "_" and "-") with a digit in it. Ordinary text has no such
+run, so one search for runs is enough. At the start of a run, or of a part that a dot joins to it, the beginning of a
+vendor's token is looked up in a table. Therefore the number of vendors does not matter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from indexer.masking.value_checks import is_number, is_tangled, is_thrown_togeth
 
 
 class Literals:
-    """A search for many short texts in one pass. They are in lower case, and may overlap."""
+    """A search for many short texts in one pass. The texts are in lower case, and may overlap."""
 
     def __init__(self, literals: Iterable[bytes]) -> None:
         self._literals = tuple(dict.fromkeys(literals))
@@ -113,8 +113,8 @@ def has_controls(runs: bytes) -> bool:
 def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> Iterator[Span]:
     """Yield the tokens in `text`.
 
-    `plain` is the text as bytes of equal positions, `runs` its classes of characters (see `runs_of`). `starts` are the
-    starts of its long runs of token characters.
+    `plain` is the text as bytes of equal positions, and `runs` the class of each character (see `runs_of`). `starts`
+    are the starts of long runs of token characters in the text.
     """
     end = 0
     for start in starts:

@@ -98,7 +98,7 @@ def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool
 
 
 def _is_jumbled(text: str) -> bool:
-    """Return True if upper and lower case letters are mixed without the order of words, and there is a digit."""
+    """Return True if the text has a digit, and its upper and lower case letters alternate otherwise than in words."""
     cases = len(_CASES.findall(text))
     return (
         len(text) >= 12
@@ -183,7 +183,7 @@ def is_tangled(text: str) -> bool:
 
 
 def is_scrambled(text: str) -> bool:
-    """Return True if upper and lower case letters form no words: three pieces are too short, or have no vowel."""
+    """Return True if the text's letters form no words: three parts, split by case, are too short or have no vowel."""
     pieces = _PIECES.findall(text) if len(text) >= 12 and text.isalpha() else []
     return sum(len(one) < 3 or not _VOWEL.search(one) for one in pieces) >= 3
 
@@ -199,7 +199,9 @@ def is_hard(text: str) -> bool:
 
 
 def is_alone(text: str) -> bool:
-    """Return True if the text looks like a secret even if it is alone on its line, as commands print one."""
+    """Return True if the text looks like a secret without any word around it, as when a command prints only a
+    secret.
+    """
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     return (
@@ -247,7 +249,7 @@ def is_key_pair(said: str) -> bool:
 
 
 def is_made_up(text: str) -> bool:
-    """Return True if a text beside the word "password" looks like one: words, digits and signs, but no name or id."""
+    """Return True if the text looks like a password, beside that word: words, digits and signs, but no name or id."""
     return (
         len(text) >= 8
         and is_alone(text)
@@ -316,7 +318,7 @@ def is_sentence(text: str) -> bool:
 
 
 def is_worded(text: str) -> bool:
-    """Return True for a password, or several words that can be one, but not for a sentence."""
+    """Return True if the text can be a password of one or several words. A sentence is none."""
     if is_strong(text):
         return True
     words = re.split("[ -]", text)
@@ -336,7 +338,7 @@ def is_uuid(text: str) -> bool:
 
 
 def is_identity(text: str) -> bool:
-    """Return True if the text is a UUID, or a hexadecimal hash as long as those of git (SHA-1, SHA-256)."""
+    """Return True if the text is a UUID, or a hexadecimal hash as long as a git commit's (SHA-1, SHA-256)."""
     return is_uuid(text) or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
 
 
@@ -397,7 +399,7 @@ _ORDINARY = bytes(range(128))
 
 
 class Noun(NamedTuple):
-    """The position in a text of a word that means a secret ("password" in any language), and the kind of secret."""
+    """A word in a text that means a secret ("password" in any language): its position, and the kind of secret."""
 
     start: int
     end: int
