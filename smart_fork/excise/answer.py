@@ -179,7 +179,7 @@ class FileWithCutText(Value):
 class Remnant(Value):
     """A file of smart-fork's own that still contains words cut from a session.
 
-    `kind` is "export" or "log", for example.
+    `kind` is, for example, "export" (a session's Markdown file) or "log".
     """
 
     path: str

@@ -31,15 +31,15 @@ from smart_fork.json_text import respelled
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:
-    """Return `turns` without those that have an id in `to_cut`. Unknown ids are ignored."""
+    """Return `turns` without the turns that have an id in `to_cut`. Unknown ids are ignored."""
     gone = set(to_cut)
     return [turn for turn in turns if turn.id not in gone]
 
 
 def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str]:
-    """Return `to_cut` with the ids of all turns that must be cut together with these.
+    """Return `to_cut`, and the ids of all turns that must be cut together with these turns.
 
-    Such turns are, for example, further lines of the same records, and the results of tool calls that are cut.
+    They are, for example, further lines of the same records, and the results of tool calls that are cut.
     """
     dependents = same_records(turns)
     for turn, _, owner in _pairs(turns):

@@ -184,7 +184,7 @@ def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descend
 
 
 def _named_after(planned: CutPlan) -> Iterator[str]:
-    """Yield the worktrees and git branches of workers that are named after a cut prompt."""
+    """Yield the worktrees and git branches of the session's workers (agents) that are named after a cut prompt."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""

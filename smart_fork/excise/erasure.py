@@ -312,11 +312,10 @@ class Removal(Value):
 
 
 def forget(reference: str) -> Removal:
-    """Forget a session: delete its export, copies, snapshots, passages and vectors. `reference` is an id or a part of
-    one.
+    """Forget a session: delete its export (a Markdown file), copies, snapshots, passages and vectors.
 
-    The session is first put on the list of forgotten sessions. If the deletion is interrupted, the next indexing
-    completes it.
+    `reference` is an id or a part of one. The session is first put on the list of forgotten sessions. If the deletion
+    is interrupted, the next indexing completes it.
 
     Raises:
         SmartForkError: no session matches, or another process is indexing for too long.

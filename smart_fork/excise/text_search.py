@@ -85,7 +85,7 @@ def words_and_runs(lines: Iterable[bytes]) -> set[str]:
 
 
 def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
-    """Return those of the given `words` that occur in lines, even inside a longer word."""
+    """Return the `words` that occur in some lines, even inside a longer word."""
     return _found(lines, _Search(words, _lower))
 
 

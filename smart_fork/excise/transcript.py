@@ -41,8 +41,8 @@ def auto(path: Path) -> str:
     """Return the name of the agent that wrote the transcript in `path`. Cursor is tried first.
 
     Raises:
-        Usage: no agent wrote it.
-        OSError: it cannot be read.
+        Usage: no known agent wrote the file.
+        OSError: the file cannot be read.
     """
     for one in AGENTS.cutters():
         if one.detect(path):
@@ -136,8 +136,8 @@ def _is_there(path: Path) -> bool:
 
 
 def locate_transcript(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
-    """Return the path of a transcript. `reference` is a path or a session id; without one, the newest of `tool` is
-    used.
+    """Return the path of a transcript. `reference` is a path or a session id; without one, it is the newest transcript
+    of `tool`.
 
     Raises:
         NotFound, Usage: no transcript matches, or the reference matches several.
@@ -254,7 +254,7 @@ def parse_ranges(text: str, count: int) -> list[tuple[int, int]]:
     """Return the first and last number of each part of a range such as "5-7,9". Reversed parts are swapped.
 
     Raises:
-        Usage: it is not a range, or a number is not below `count`.
+        Usage: `text` is not a range, or a number is not below `count`.
     """
     found: list[tuple[int, int]] = []
     for piece in text.split(","):
@@ -341,7 +341,7 @@ def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
 def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
     """Return the logs of forks that read their parent's records from one of these files instead of copying them.
 
-    Forks of such forks are included. `first` limits this to forks that read records from that number on.
+    Forks of such forks are included. Only forks that read records from number `first` on are returned.
     """
     return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 

@@ -100,9 +100,9 @@ def still_kept(session: Transcript) -> tuple[list[str], int]:
 
 
 def words_found(session: Transcript, gone: set[str]) -> list[str]:
-    """Return the cut words (`gone`) that smart-fork's own data of the session still contains.
+    """Return the cut words (`gone`) that smart-fork's own data of the session still contain.
 
-    Its data are index rows, the export (a Markdown file) and its copy of the log.
+    These data are index rows, the export (a Markdown file) and smart-fork's copy of the log.
 
     Raises:
         IndexUnavailable: the index cannot be read.
@@ -224,9 +224,9 @@ class _FileSearch:
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[FileWithCutText]:
-        """Yield the file or git store at `path` if it has cut words, or cannot be searched.
+        """Yield the file or git repository at `path` if it has cut words, or if it cannot be searched.
 
-        `owner` is the agent's title.
+        `owner` is the name of the agent that the file belongs to.
         """
         is_store = path.is_dir()
         look = f"It is a {'git repository' if is_store else 'file'} of {owner}'s own"
@@ -407,7 +407,7 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
-    """Search smart-fork's own files of sessions that were made from this one and whose logs are deleted.
+    """Search smart-fork's own files of sessions without a log that were made from the searched session.
 
     Yield the files with cut text. `keys` are the keys of the records by which copies are recognized.
     """

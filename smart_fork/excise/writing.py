@@ -258,7 +258,7 @@ def written_path(session: Transcript) -> Path:
     """Return the path of the file that a cut writes.
 
     It is usually the transcript. For a symbolic link, it is the link's target; for a database, a file next to it that
-    holds the conversations left by cuts.
+    holds the conversations as cuts have left them.
     """
     return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
 
@@ -345,8 +345,7 @@ def _logs_of(tool: str, path: Path) -> list[Path]:
 def _kept_again(tool: str, path: Path) -> None:
     """Delete the export (Markdown file) of a log's session. If smart-fork keeps a copy of the log, renew the copy.
 
-    Without this, the export of a log that the index does not know would stay. A copy that cannot be renewed is
-    deleted.
+    If the index does not know the log, nothing else would delete the export. A copy that cannot be renewed is deleted.
     """
     file = _log_file(tool, str(path))
     if file is None:

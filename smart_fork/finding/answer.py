@@ -127,7 +127,7 @@ class Covered(Value):
     """The shares of passages with an embedding (0…1): among the first passages of all exchanges, and among all
     passages.
 
-    An exchange is a prompt with everything up to the next prompt. A passage is a piece of its text.
+    An exchange is a prompt with everything up to the next prompt. A passage is a piece of an exchange's text.
     """
 
     first_passages: float
@@ -136,8 +136,9 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """The completeness of the index when it answered. `seconds_left` estimates the time until all passages are
-    embedded, if known.
+    """The completeness of the index when it was searched for an answer.
+
+    `seconds_left` estimates the time until all passages are embedded, if known.
     """
 
     sessions: int

@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 def by_code(
     store: Store, query: Query, code: Code, processes: Processes, by_words: Candidates | None
 ) -> tuple[Candidates, AskedCode]:
-    """Return the sessions that wrote the code that a request names, and the number of that code's lines, in all and
-    without a known session.
+    """Return the sessions that wrote the code that a request names, and the size of that code.
 
-    `by_words` are the results of a search by words, if there was one. Then a session keeps its score of that search.
+    The size is the number of the code's lines, in all and without a known session. `by_words` are the results of a
+    search by words, if there was one: then a session keeps its score of that search.
 
     Raises:
         Usage, NotFound: the request names no code of this repository.
@@ -225,7 +225,8 @@ def writers_of(
     """Return the session in scope that wrote each line, or `None` for a line without a known session.
 
     `named` maps commits to the sessions that their messages name. If `named` is `None`, the messages are read; if it
-    is empty, sessions are found by their edits alone. With `sure`, a line that several exchanges wrote has no session.
+    is empty, sessions are found by their edits alone. With `sure`, a line that several exchanges (prompts with their
+    answers) wrote has no session.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -316,7 +317,7 @@ def writers(
     """Return the session and edit that wrote each line of code, or `None` for a line without a known session.
 
     `edits` are the edits of each session, by its row number. `tops` are the directories of the repository, the
-    innermost first. If `sure`, a line that several exchanges wrote has no writer.
+    innermost first. If `sure`, a line that several exchanges (prompts with their answers) wrote has no writer.
 
     `named` maps commits to the sessions that they name. No other session wrote lines of such a commit. If a commit
     names only one session, that session wrote all the commit's lines in the files that the session edited.

@@ -62,7 +62,8 @@ _Landed = tuple[CodeLine, int, int]
 def commits_of(
     rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
 ) -> tuple[dict[str, CommitsMade], bool]:
-    """Return the commits of each session by its id, and whether all commits since the session began were examined.
+    """Return the commits of each session by the session's id, and True if all commits since the first session began
+    were examined.
 
     Commits of all branches count, merges do not.
 
@@ -223,7 +224,7 @@ log = logging.getLogger(__name__)
 
 
 def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) -> Mapping[str, CommitsMade]:
-    """Return the commits of each session by its id. Sessions without a known commit are missing.
+    """Return the commits of each session by the session's id. Sessions without a known commit are missing.
 
     `directory` is in the repository to search. If anything fails, return an empty mapping.
     """
@@ -240,7 +241,7 @@ def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) ->
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
 ) -> tuple[Mapping[str, CommitsMade], bool]:
-    """Return the commits of each indexed session by its id, and True if git examined all commits.
+    """Return the commits of each indexed session by the session's id, and True if git examined all commits.
 
     `directory` is in the repository to search.
 

@@ -96,8 +96,8 @@ class Refreshed(NamedTuple):
     """The state of the index after an update.
 
     `left` counts the changed logs that were not read; `None` if no log was read, for the reason in `problem`. `unread`
-    are these logs. `absent` says why there is no embedding model. `background` describes the indexing that continues
-    in the background, and `seconds_left` estimates its time, if known.
+    are the logs that were not read. `absent` says why there is no embedding model. `background` describes the indexing
+    that continues in the background, and `seconds_left` estimates its time, if known.
     """
 
     left: int | None
@@ -324,7 +324,8 @@ def _share(part: int, whole: int) -> float:
 def background_notice(counts: Counts, left: int, seconds: float) -> str:
     """Return a line about the indexing that continues in the background; empty if nothing is left.
 
-    `left` counts the unread logs. `seconds` is the remaining time to embed passages, 0 if unknown.
+    `counts` are the numbers of passages in the index. `left` counts the unread logs. `seconds` is the remaining time
+    to embed passages, 0 if unknown.
     """
     said = [f"{left} logs are not read yet"] if left else []
     if counts.embedded < counts.chunks:

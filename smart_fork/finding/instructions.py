@@ -1,7 +1,7 @@
 """Removes instructions on how to work from a question, such as "you are a careful engineer, follow the style guide".
 
-Such words occur in prompts of all kinds and find nothing, but many of them outweigh the question. Each part of a long
-question is embedded. A linear classifier on the embeddings separates instructions from tasks.
+Instructions occur in prompts of all kinds, so they find nothing; but if a question has many, they outweigh its task.
+Each part of a long question is embedded. A linear classifier on the embeddings separates instructions from tasks.
 ``benchmarks/instructions.py`` fits the classifier with sentences of its own, for the default model only.
 """
 

@@ -207,10 +207,10 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Create the `missing` collections (an agent's exports each) in qmd, and have qmd read the exports.
+        """Create the `missing` collections in qmd, and have qmd read the exports.
 
-        An export is the Markdown file of a session. Deleted content is erased from qmd's index. `stamp` is stored as
-        the state that qmd has read. Return False if the erasing failed.
+        An export is the Markdown file of a session; a collection has the exports of one agent. Deleted content is
+        erased from qmd's index. `stamp` is stored as the state that qmd has read. Return False if the erasing failed.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -424,8 +424,9 @@ def _query(command: str, intent: str) -> str:
 
 
 def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
-    """Return the fields about qmd for a search's answer: the command (`way`) that found the results, and the failures
-    before.
+    """Return the fields about qmd for a search's answer.
+
+    They are the command (`way`) that found the results, and the failures of the commands that were tried before.
     """
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 

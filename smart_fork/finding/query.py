@@ -292,7 +292,7 @@ class Query:
 
         One embedding takes most of a question's time, and other phrasings help mostly by their words. A second
         embedding helps if the model does not know the person's language. If the question is about one session, all
-        phrasings are embedded, to tell its exchanges apart.
+        phrasings are embedded, to tell its exchanges (prompts with their answers) apart.
         """
         others = range(1, len(self.phrasings))
         if self.scope.session is not None:

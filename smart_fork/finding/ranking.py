@@ -381,7 +381,10 @@ WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)
 
 
 def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
-    """Return the numbers of the exchanges that change files, by lines about edits in the `texts` of their passages."""
+    """Return the numbers of the exchanges (prompts with their answers) that change files.
+
+    They are found by lines about edits in the `texts` of their passages.
+    """
     return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
 
 
@@ -453,7 +456,7 @@ def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
     passage.
 
     The last compaction dropped the first `forgotten` turns. The passage is lost with them if its exchange (a prompt
-    with its answer) `ends` before that turn. The agent also does not load turns before `gap`.
+    with its answer) `ends` before turn `forgotten`. The agent also does not load turns before turn `gap`.
     """
     if ends is not None and ends < forgotten:
         return "compaction"

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemotePassage:
-    """A passage of a session on a team's server, its position, and the tokens that a fork after its exchange loads."""
+    """A passage of a session on a team's server, its position, and the tokens that a fork at the passage loads.
+
+    The fork ends with the passage's exchange (a prompt with its answer).
+    """
 
     text: str
     turn: int
@@ -108,12 +111,15 @@ class RemoteSearch(Protocol):
         """Return the server's answer; if it did not arrive in time, the reason."""
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions to hide, because their content was withdrawn (owners took it back) on the
-        server.
+        """Return the ids of local sessions to hide, because the owner of their content withdrew it (took it back) on
+        the server.
         """
 
     def taken_out(self) -> bool:
-        """Remove content from local sessions that its owner withdrew on the server. Return True if any was removed."""
+        """Remove from local sessions the content that its owner withdrew (took back) on the server.
+
+        Return True if any was removed.
+        """
 
     @property
     def auto_fork(self) -> bool:
@@ -124,7 +130,7 @@ class RemoteSearch(Protocol):
 class MergedCandidates:
     """Local and remote candidates (sessions found) with their final scores.
 
-    `also` maps the ids of local sessions that the team shares, too, to the shared session's server and owner.
+    `also` maps the ids of local sessions that the team also shares to the server and owner of the shared session.
     """
 
     here: Candidates

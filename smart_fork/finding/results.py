@@ -268,7 +268,7 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str
 def known_parents() -> dict[str, str]:
     """Return the parent of each session that smart-fork forked or handed over, by session id.
 
-    They come from smart-fork's own records and from the registry of workers.
+    The parents are in smart-fork's own records and in the registry of workers (agents that sessions started).
     """
     noted = {one.session_id: one.source_session_id for one in session_origins.handovers() if not one.merged}
     forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
@@ -371,8 +371,8 @@ def is_mostly_not_latin(text: str) -> bool:
 
 
 def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
-    """Return a notice if a question and the found passages differ in language or script, or if its words may be
-    misspelled.
+    """Return a notice if a question and the found passages differ in language or script, or if the question's words
+    may be misspelled.
 
     Return an empty text if neither is the case, or if the model is not the default.
     """

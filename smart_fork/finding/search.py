@@ -315,10 +315,10 @@ def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) ->
 def exchange_evidence(
     store: Store, query: Query, vectors: Embed, weighed: Sequence[Mapping[str, float]] = ()
 ) -> ExchangeEvidence:
-    """Return the evidence for each exchange of the session in the query's scope, by words and meaning.
+    """Return the evidence for each exchange (a prompt with its answer) of the session in the query's scope.
 
-    If one of the two fails, the other is used alone. `weighed` are the question's terms with their weights, if a
-    search has computed them.
+    Words and meaning are both used; if one of them fails, the other is used alone. `weighed` are the question's terms
+    with their weights, if a search has computed them.
     """
     why = ""
     for by_meaning, by_words in ((True, True), (True, False), (False, True)):
@@ -368,7 +368,9 @@ def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
 
 
 def _worth(parts: PointParts) -> float:
-    """Return how well an exchange answers the question. Its place in the session does not count."""
+    """Return how well an exchange (a prompt with its answer) answers the question. Its place in the session does not
+    count.
+    """
     return WORTH.nearest * parts.nearest + WORTH.words * parts.words
 
 

@@ -262,7 +262,7 @@ def _blocks(edit: HookEvent) -> Iterator[_Block]:
 def _changed(old: str, new: str) -> Sequence[int]:
     """Return the indexes of the lines of the text `old` that differ in the text `new`.
 
-    Return all lines if `new` only adds some, or if the texts are long.
+    Return the indexes of all lines if `new` only adds lines, or if the texts are long.
     """
     had, has = (text.rstrip("\n").split("\n") for text in (old, new))
     if max(len(had), len(has)) > MAX_LINES:  # hostile lines take time as the cube of their number
@@ -305,15 +305,15 @@ class Signs(NamedTuple):
     edit: bool = False
 
     def chance(self) -> float:
-        """Return the probability (0…1) that the same actions end the error again."""
+        """Return the probability (0…1) that the actions which ended the error in one session end it again."""
         against = BEGIN + self.share * (SHARE + AGREE * math.log(self.agree)) + EDIT * self.edit
         return 1 / (1 + math.exp(-against))
 
 
 class Ending(NamedTuple):
-    """The place in a session (exchange and turn) where an error no longer occurred.
+    """The place in a session where an error no longer occurred: the turn, and its exchange (a prompt with its answer).
 
-    `by` has the actions before that place, as hashes. `signs` is the evidence that these actions help again.
+    `by` has the actions before that place, as texts. `signs` is the evidence that these actions help again.
     """
 
     row: SessionRow

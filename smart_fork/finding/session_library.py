@@ -480,7 +480,7 @@ def library(
     """Open the library for a command of the command line, or for a server; see `Library.open`.
 
     A command never finds the session that runs it. A server passes its `shared` model, and names the caller in `how`.
-    Its questions may wait longer: at least `seconds`.
+    Questions to a server may wait longer: at least `seconds`.
     """
     own = engine(progress)
     if shared is None:
