@@ -1,8 +1,9 @@
 """The command that agents run as a hook: ``python -P -m smart_fork.hooks AGENT``, with the event as JSON on stdin.
 
 It always exits with 0 and does not keep the agent waiting, because an agent stops or complains if a hook fails. Events
-are written directly to the registry of workers, so no service needs to run. It prints nothing except a hint at a first
-prompt, an edit, a failed command or a compaction, if a person has switched hints on.
+are written directly to the registry of workers, so no service needs to run. If a person has switched hints on, it may
+print a hint (one line about a fitting past session) at a first prompt, an edit, a failed command or a compaction. It
+prints nothing else.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def tell(agent: str, body: bytes, state: str) -> None:
 
 
 def limit() -> float:
-    """Return how many seconds the agent may wait for a hint."""
+    """Return how many seconds the agent may wait for a hint (one line about a past session)."""
     said = os.environ.get(VARIABLE, "")
     wanted = int(said) if said.isascii() and said.isdigit() else MILLISECONDS
     return min(wanted, MAX_MILLISECONDS) / 1000
@@ -111,7 +111,9 @@ def line_for(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for a session's first prompt. Return an empty text without a hint, and for all later prompts."""
+    """Return the hint (one line about a past session) for a session's first prompt. Return an empty text without a
+    hint, and for all later prompts.
+    """
     session_id, prompt = event["session_id"], event["prompt"]
     marks = _marks(f"{state}/{RECALL}/{agent}")
     if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
@@ -131,8 +133,8 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for a tool call that is about to edit lines, or that has failed. Return an empty text without a
-    hint, and for a hint that the session already got.
+    """Return the hint (one line about a past session) for a tool call that is about to edit lines, or that has failed.
+    Return an empty text without a hint, and for a hint that the session already got.
     """
     folder, route = _CALLS[event["hook_event_name"]]
     given = event["tool_input"]
@@ -186,8 +188,8 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
 
 
 def _sound(line: object) -> str:
-    """Return `line`, a hint, if it is safe to show to a model: one short, printable line. Otherwise return an empty
-    text.
+    """Return `line`, a hint about a past session, if it is safe to show to a model: one short, printable line.
+    Otherwise return an empty text.
     """
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
@@ -211,7 +213,7 @@ def _noted(path: str) -> int | None:
 
 def _marks(switch: str) -> list[bytes]:
     """Return the stored texts by which the log of a session that already had a prompt is recognized. They were written
-    to the file `switch` when hints were switched on.
+    to the file `switch` when a person switched hints (lines about past sessions) on.
     """
     with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
         return file.read(ANSWER_BYTES).split()

@@ -21,8 +21,8 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class PromptHintCounts(NamedTuple):
-    """The counts of hints at recent first prompts. `sessions` counts the sessions in which the hook asked smart-fork's
-    service for a hint, `told` the hints that it gave, and `late` the answers that came too late.
+    """The counts of hints (lines about past sessions) at recent first prompts. `sessions` counts the sessions in which
+    the hook asked smart-fork's service for a hint, `told` the hints given, and `late` the answers that came too late.
     """
 
     sessions: int
@@ -31,8 +31,8 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """The counts of recent hints at edits or failures. `told` counts the hints given, `late` the answers that came too
-    late, and `followed` the hints that were followed.
+    """The counts of recent hints (lines about past sessions) at edits or failures. `told` counts the hints given,
+    `late` the answers that came too late, and `followed` the hints that were followed.
 
     A session follows a hint if it later passes the id of the hinted session to a tool or a command.
     """
@@ -48,13 +48,13 @@ def file_of(agent: AgentName) -> Path:
 
 
 def is_on(agent: AgentName) -> bool:
-    """Return True if hints are on for an agent."""
+    """Return True if hints (lines about fitting past sessions) are on for an agent."""
     return file_of(agent).is_file()
 
 
 def turn_on(agent: AgentName) -> None:
-    """Switch hints on for an agent, by creating a file. The file holds the texts by which the hook recognizes that a
-    session of this agent already had a prompt.
+    """Switch hints (lines about past sessions) on for an agent, by creating a file. The file holds the texts by which
+    the hook recognizes that a session of this agent already had a prompt.
 
     Raises:
         OSError: the folder cannot be written.
@@ -66,7 +66,8 @@ def turn_on(agent: AgentName) -> None:
 
 
 def turn_off(agent: AgentName) -> None:
-    """Switch hints off for an agent. If no other agent has hints on, also delete all stored counts of hints.
+    """Switch hints (lines about past sessions) off for an agent. If no other agent has hints on, also delete all
+    stored counts of hints.
 
     Raises:
         OSError: the folder cannot be written.
@@ -77,14 +78,14 @@ def turn_off(agent: AgentName) -> None:
 
 
 def prompt_hint_counts() -> PromptHintCounts:
-    """Return the counts of hints at recent first prompts."""
+    """Return the counts of hints (lines about fitting past sessions) that were given at recent first prompts."""
     notes = list(map(_content, _notes(ASKED)))
     return PromptHintCounts(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
 def hint_counts(folder: str) -> HintCounts:
-    """Return the counts of recent hints that `folder` stores. `folder` is `EDITS` for hints before edits, or `ERRORS`
-    for hints after failures.
+    """Return the counts of recent hints (lines about past sessions) that `folder` stores. `folder` is `EDITS` for
+    hints before edits, or `ERRORS` for hints after failures.
     """
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
@@ -104,7 +105,9 @@ def follow(session_id: str | None, given: str) -> None:
 
 
 def forget() -> None:
-    """Delete the records of hints in sessions that began more than 30 days ago."""
+    """Delete the records of hints (lines about past sessions) in sessions where the last record is more than 30 days
+    old.
+    """
     for path in (one for folder in NOTED for one in _notes(folder)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:

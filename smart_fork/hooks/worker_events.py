@@ -84,7 +84,9 @@ class WorkerEvent:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> WorkerEvent:
-        """Read an event from JSON values, written by an agent or by a client with the service's token."""
+        """Read an event from JSON values. An agent wrote them, or a client that has the token of smart-fork's
+        service.
+        """
         told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
         call = said.get("tool_input")
         asks = (_text(call.get("description")) or _command(call.get("command"))) if isinstance(call, Mapping) else ""
@@ -192,8 +194,8 @@ def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | 
 
 
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
-    """Return the process of the agent that ran the hook, then its ancestors as far as they can be the agent's too.
-    Shells between the hook and the agent are skipped. Return `None` if the ancestors are unknown.
+    """Return the process of the agent that ran the hook, then its ancestors that can be the agent's too. Shells
+    between the hook and the agent are skipped. Return `None` if the ancestors are unknown.
     """
     above = list(ancestry or ())
     while above and above[0].is_shell:

@@ -48,7 +48,7 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class SessionKnowledge:
-    """The state of a repository as a session knows it: the files that it read or edited, and what was checked out.
+    """The state of a repository as a session knows it: the files that it read or edited, and the commit and branch.
 
     `edits` maps each file to its number of edits, most edited first. `begun` and `until` are the times, in seconds, at
     which the session began and last worked. `commit` was checked out at the beginning, according to the log. `branch`
@@ -202,8 +202,8 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """Return the files in `names` that a commit changed whose author or commit time is not after `moment`. Such
-        work was rebased, merged or amended later.
+        """Return the files in `names` that older work changed: commits with an author or commit time not after
+        `moment`. Such commits were rebased, merged or amended later.
 
         Only commits in `ref` that are not in `since` are examined. If git fails, return all `names`.
         """
@@ -225,8 +225,7 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The commit whose files are compared with the present state, because it is closest to the state that the session
-    knew.
+    """The commit with which the present state is compared, because it is closest to the state that the session knew.
 
     Files in `doubtful`, which the session read, may have differed from that commit. The session's edits to the files
     in `committed` are contained in the commit.
@@ -467,7 +466,9 @@ def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
-    """Parse git's output of ``--numstat -z``: the numbers of added and removed lines of each renamed file."""
+    """Parse git's output of ``--numstat -z`` for renamed files. Map each pair of old and new name to the numbers of
+    added and removed lines.
+    """
     fields = iter(os.fsdecode(said).split("\0"))
     found = {}
     for one in fields:

@@ -180,9 +180,9 @@ def _proven(folder: Path) -> Checkout:
 
 
 def bare_environment(own: Path) -> dict[str, str]:
-    """Return the environment variables to run git with the git folder `own`.
+    """Return the environment variables for running git with the git folder `own`.
 
-    The caller's ``GIT_`` variables that could run programs, or name another repository, are left out.
+    The caller's ``GIT_`` variables are left out if they could make git run programs or use a different repository.
     """
     kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
     clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT

@@ -249,8 +249,8 @@ def tops(repository: Repository) -> list[str]:
 
 
 def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
-    """Return those of `files` that are below one of the directories `within`, as paths relative to that directory.
-    Paths that contain ``..`` are left out.
+    """Return the `files` that are below one of the directories `within`, as paths relative to that directory. Paths
+    that contain ``..`` are left out.
     """
     found = set()
     for file in files:
@@ -350,7 +350,7 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 
 def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepository | None:
-    """Return the facts about the repository whose top directory is `top`, a resolved path. They include the root
+    """Return the facts about the repository with the top directory `top`, a resolved path. They include the root
     commits (commits without a parent) if git finds them.
 
     git walks through the whole history to find root commits, so these are stored and not looked up again.

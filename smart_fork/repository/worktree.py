@@ -59,7 +59,7 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Return a warning about files that git filters would convert, such as those of Git LFS. Return an empty text
+        """Return a warning about files that git filters would convert, such as files of Git LFS. Return an empty text
         if no file is concerned.
 
         smart-fork does not run filters in a worker's worktree.
@@ -87,7 +87,9 @@ class Worktree:
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a fork whose start was interrupted. Keep the worktree if it contains work."""
+        """Remove the worktree of a fork that was interrupted while it started. Keep the worktree if it contains
+        work.
+        """
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
@@ -257,7 +259,9 @@ class Worktree:
         return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{self.branch}").ok
 
     def changes(self, processes: Processes) -> tuple[FileChange, ...] | None:
-        """Return the files of the worktree that differ from its `base`; `None` if unknown."""
+        """Return the files of the worktree that differ from the commit `base`; `None` if the differences are
+        unknown.
+        """
         try:
             return difference(self.path, self.base, processes)[0] if self.base and self.path.is_dir() else None
         except (SmartForkError, OSError):
@@ -385,7 +389,7 @@ class ListedWorktree:
 
 
 def listed(repository: Repository) -> list[ListedWorktree]:
-    """Return the worktrees in git's list for a repository, without the main working directory."""
+    """Return the worktrees that ``git worktree list`` names for a repository, except the main working directory."""
     found = []
     for block in os.fsdecode(repository.git("worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
         lines = [line.partition(" ")[::2] for line in block.splitlines()]
@@ -460,8 +464,8 @@ def _hidden_from_status(there: Repository) -> str | None:
 
 
 def _somebody_in(worktree: Path) -> str | None:
-    """Return the id and the name of a process whose working directory is in the worktree, or `None` if no such process
-    is visible.
+    """Return the id and the name of a process that has its working directory in the worktree, or `None` if no such
+    process is visible.
     """
     import psutil  # takes a while
 

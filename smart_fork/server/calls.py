@@ -1,8 +1,8 @@
-"""The context of an MCP tool call: its caller, the caller's project, a thread for the work, and progress for the
-client.
+"""The context of an MCP tool call: its caller, the caller's project, a thread for the work, and progress reports to
+the client.
 
-Everything that describes the caller is text from another program. A session id is only compared with known ids, and a
-path counts only if it is a directory.
+All facts about the caller are text from another program. So a session id is only compared with known ids, and a path
+counts only if it is a directory.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """Return the URIs of the client's MCP roots, the directories that it offers. The client is asked once for each
-    request.
+    """Return the URIs of the client's MCP roots (the directories that the client offers). The client is asked at most
+    once in a request.
     """
     request, roots = _named.get()
     if request is ctx.request_context:

@@ -1,4 +1,6 @@
-"""The MCP tools for workers, and those that branch sessions, show a family (a session and its forks) and cut turns."""
+"""The MCP tools that start, list, message and end workers, branch sessions, show a family (a session and its forks)
+and cut turns.
+"""
 
 from __future__ import annotations
 
@@ -126,10 +128,10 @@ def _in_project(order: Any, caller: ToolCaller) -> Any:
 
 
 def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
-    """Return a started worker's result for the model. Names, commands and messages are masked and lose control
-    characters.
+    """Return the result of starting a worker in a form that is safe for the model. Names, commands and messages are
+    masked and lose control characters.
 
-    Ids and paths stay as they are.
+    Ids and paths stay unchanged.
     """
     if isinstance(result, NotSpawned):
         return replace(result, message=title(result.message), hint=title(result.hint))

@@ -49,8 +49,8 @@ class McpTask:
         self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
 
     def state(self, kind: str = "complete") -> dict[str, Any]:
-        """Return the task's state for the client: its progress, its open question, or its result. `kind` is the
-        answer's ``resultType``.
+        """Return the task's state for the client: its progress, its open question, or its result. `kind` becomes the
+        field ``resultType``.
         """
         status, more = self._status()
         times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
@@ -91,7 +91,9 @@ current: ContextVar[McpTask | None] = ContextVar("current", default=None)
 
 
 class Tasks(Extension):
-    """The MCP extension that keeps the server's running tasks, and answers the client's requests about them."""
+    """The MCP extension for long tool calls. It keeps the server's running tasks, and answers the client's requests
+    about the tasks.
+    """
 
     identifier = "io.modelcontextprotocol/tasks"
 

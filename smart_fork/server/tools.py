@@ -1,5 +1,5 @@
-"""Construction of MCP tools from functions and request classes. Arguments are checked, and answers are short enough
-for a model.
+"""Construction of MCP tools from functions and request classes. The tools check their arguments, and shorten their
+answers for a model.
 
 `smart_fork.cli.options` makes the command line from the same request classes.
 """

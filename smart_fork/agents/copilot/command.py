@@ -37,8 +37,8 @@ class CopilotPresence(Presence):
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the Copilot CLI processes recorded by ``inuse.<pid>.lock`` files in the sessions' folders. Such a file
-        may outlast its process.
+        """Yield the Copilot CLI processes that are recorded by ``inuse.<pid>.lock`` files in the sessions' folders. A
+        file may still exist after its process has ended.
         """
         for folder in {sessions(), *((log.parent.parent,) if log else ())}:
             for path in folder.glob("*/inuse.*.lock"):
@@ -58,8 +58,8 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """The builder of the command lines that start Copilot CLI. None of them forks, because Copilot CLI forks only by a
-    command on its screen.
+    """The builder of the command lines that start Copilot CLI. No such command line makes a fork, because Copilot CLI
+    forks only by a command on its screen.
     """
 
     asking = ("--mode=interactive",)

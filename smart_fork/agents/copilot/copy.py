@@ -54,10 +54,10 @@ class CopilotCopy(Copy):
     _head: Any = ""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Write ``workspace.yaml`` with the copy's directory and title, and copy the session's own files. Add the new
-        paths to `created`.
+        """Write ``workspace.yaml`` with the copy's directory and title, and copy the further files of the source
+        session. Add the new paths to `created`.
 
-        Without that file, Copilot CLI would work in the directory in which it is started.
+        Without ``workspace.yaml``, Copilot CLI would work in the directory in which it is started.
         """
         moment = self._new.moment
         cwd = str(self._new.cwd) if self._new.cwd else self._source.cwd
@@ -326,8 +326,8 @@ class CopilotForms(fold.CopilotCodec, Forms):
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return the field `name` with `change` applied to the paths in its value. Thoughts stay unchanged, since they
-        may be signed.
+        """Return the value of the field `name`, with `change` applied to the paths in it. A field with the model's
+        thoughts stays unchanged, since thoughts may be signed.
         """
         return value if name in fold.THOUGHTS else super()._mapped(name, value, change, depth)
 

@@ -41,8 +41,8 @@ _TABLES = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the tool calls that an event is about: its own call, the call that asks for permission, or a
-    hook's calls.
+    """Yield the ids of the tool calls that an event names: the event's own call, the call that needs a permission, or
+    the calls passed to a hook.
     """
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]
@@ -150,7 +150,9 @@ class CopilotCutter(TreeCutter):
         return found
 
     def forget(self, session: Transcript) -> None:
-        """Delete a session's texts from the database of Copilot CLI's own search. Copilot CLI works without them."""
+        """Delete a session's texts from the database of Copilot CLI's own search. Copilot CLI still resumes the
+        session without these texts.
+        """
 
         def change(db: apsw.Connection) -> None:
             for (table,) in db.execute(_TABLES).fetchall():

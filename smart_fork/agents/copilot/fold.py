@@ -165,7 +165,7 @@ _ASIDE = (
 
 
 class CopilotTree(FolderlessTree):
-    """The builder of a `Session` from one Copilot CLI log, whose events name their parents."""
+    """The builder of a `Session` from one Copilot CLI log, in which events name their parents."""
 
     agent = "copilot"
     #: The sub-agent that has this conversation, and to which each ``user.message`` is a prompt; `None` for the session.
@@ -183,7 +183,9 @@ class CopilotTree(FolderlessTree):
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
-        """Read the next event of the log. Its fields are renamed to those that `Tree` expects."""
+        """Read the next event of the log. `Tree` expects different field names, so the event's fields are renamed
+        first.
+        """
         record = line.record
         data = data_of(record)
         place = dict_in(data.get("context")) if record.get("type") == "session.start" else {}
@@ -198,8 +200,8 @@ class CopilotTree(FolderlessTree):
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
-        """Remember the parent session, if this event names it. The title is not in an event, but in a file beside the
-        log.
+        """Remember the parent session, if this event names it. Despite this method's name, no title is read: it is in
+        a file beside the log.
         """
         if parent := forked_from(record):
             self.facts |= {"parent": parent, "copied": True}
@@ -238,8 +240,8 @@ class CopilotTree(FolderlessTree):
         return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
-        """Return the name that a person gave the session; empty without one. It is in ``workspace.yaml`` beside the
-        log.
+        """Return the name that a person gave the session, from ``workspace.yaml`` beside the log. Return an empty text
+        if the session has no such name.
         """
         try:
             with open_regular(self.path.with_name(WORKSPACE)) as file:
@@ -259,7 +261,9 @@ def is_typed(data: Mapping[str, Any]) -> bool:
 
 
 def asks(record: Mapping[str, Any]) -> bool:
-    """Return whether an event is a prompt to the session itself, and neither to a sub-agent nor from Copilot CLI."""
+    """Return whether an event is a prompt from outside to the session itself. Prompts to a sub-agent, and prompts that
+    Copilot CLI wrote, are not.
+    """
     return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
 
 

@@ -29,7 +29,9 @@ def sessions() -> Path:
 
 
 def name_in(workspace: str) -> str:
-    """Return the name that a person gave a session, from the text of its ``workspace.yaml``; empty without one."""
+    """Return the name that a person gave a session. `workspace` is the text of the session's ``workspace.yaml``.
+    Return an empty text if it has no such name.
+    """
     name = _NAME.search(workspace) if _NAMED.search(workspace) else None
     return _scalar(name[1].strip()) if name else ""
 

@@ -26,8 +26,8 @@ class CopilotRegistration(JsonRegistration):
     client = ("copilot-cli", "2025-11-25")
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the settings entry for an MCP server that the command `words` starts. It allows all tools, since
-        Copilot CLI offers only listed tools.
+        """Return the settings entry for an MCP server that the command `words` starts. The entry lists all tools
+        ("*"), since Copilot CLI offers only the tools that are listed.
         """
         return {"type": "local", "tools": ["*"], **super().wanted(words, env, before)}
 

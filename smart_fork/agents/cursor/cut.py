@@ -1,5 +1,5 @@
-"""Cuts of Cursor's conversations (turns removed from a conversation). Cursor's database is only read; a cut is written
-to a side-car file beside it.
+"""Cuts of Cursor's conversations (turns removed from a conversation). Cursor's database is not changed: a cut writes
+the remaining turns to a side-car, a file beside the database.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _load_side_car(path: Path, composer: str) -> Transcript:
 
 
 def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
-    """Return a bubble (one message in Cursor's database) as a turn. `kept` is the bubble's line, or the line's place
-    in a file.
+    """Return a bubble (one message in Cursor's database) as a turn. `kept` is the line that holds the bubble, or the
+    line's place in a file.
     """
     said = next(
         (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
@@ -154,15 +154,15 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """The reader and editor of Cursor's conversations for cuts, from the database ``state.vscdb`` or a side-car
-    ``….excised.jsonl``.
+    """The reader and editor of Cursor's conversations for cuts (turns removed from a conversation). It reads the
+    database ``state.vscdb`` and the side-cars ``….excised.jsonl``, files that hold what cuts have left.
     """
 
     suffixes = (*DATABASES, ".jsonl")
 
     def detect(self, path: Path) -> bool:
-        """Return whether this cutter handles a file: a database, recognized by its name, or a side-car, recognized by
-        its first line.
+        """Return whether this cutter handles a file. It handles a database, recognized by its name, and a side-car
+        (the file that a cut writes), recognized by its first line.
         """
         if path.suffix.lower() in DATABASES:
             return path.is_file()
@@ -202,7 +202,9 @@ class CursorCutter(Cutter):
         return default_cursor_path()
 
     def conversations(self, path: Path) -> list[tuple[str, int]]:
-        """Return the id and the number of bubbles of each conversation in a database, most bubbles first."""
+        """Return the id and the number of bubbles (Cursor's messages) of each conversation in a database, most bubbles
+        first.
+        """
         counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 

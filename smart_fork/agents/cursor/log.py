@@ -52,8 +52,8 @@ class CursorCodec(ReadCodec):
 
 
 class CursorAdapter(ReadAdapter):
-    """The adapter that finds and reads the sessions of Cursor's agent. Sub-agents have a folder below their
-    session's.
+    """The adapter that finds and reads the sessions of Cursor's agent. Logs of sub-agents are in a folder below their
+    session's folder.
     """
 
     name = "cursor"
@@ -80,8 +80,8 @@ def _content(record: Record) -> object:
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:
-    """Yield the directories below `folder` whose path has the slug `slug`. A slug is a path with hyphens for other
-    characters.
+    """Yield the directories below `folder` that have the slug `slug`. A slug is the directory's path, relative to
+    `folder`, with hyphens instead of slashes and special characters.
     """
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))

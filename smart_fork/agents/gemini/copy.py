@@ -40,7 +40,7 @@ from smart_fork.errors import ForkRefused
 
 class Replay:
     """The messages of a Gemini CLI log: those that Gemini CLI would load now, and those that it had before each
-    compression.
+    compression (older messages replaced by a summary).
     """
 
     def __init__(self, log: Path) -> None:
@@ -65,8 +65,8 @@ class Replay:
         self.given_back = given_back(one.record for one in self.all.values())
 
     def up_to(self, identity: str) -> list[Record]:
-        """Return the messages that Gemini CLI remembered up to the message `identity`, inclusive; an empty list if
-        none has that id.
+        """Return the messages that Gemini CLI remembered up to the message with the id `identity`, inclusive. Return
+        an empty list if no message has that id.
         """
         for messages in reversed(self._states):
             if identity in messages:
@@ -87,8 +87,8 @@ class GeminiCopy(Copy):
         return []
 
     def header(self) -> Iterator[bytes]:
-        """Yield the copy's first record, with its session id and ``forkedFrom``, the session it was copied from.
-        Gemini CLI keeps fields that it does not know.
+        """Yield the copy's first record, with the copy's session id and ``forkedFrom``, the id of the source session.
+        Gemini CLI does not know the field ``forkedFrom``, but keeps it.
         """
         moment = self._new.moment
         cwd = str(self._new.cwd.resolve()) if self._new.cwd else self._source.cwd

@@ -141,7 +141,7 @@ class GeminiCutter(TreeCutter):
         return edits
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return each message of a ``$set`` list as JSON, or the line itself if it has no list."""
+        """Return each message of a line's ``$set`` list as JSON, or the line itself if it has no such list."""
         try:
             listed = dicts_in(orjson.loads(line)["$set"]["messages"])
         except (ValueError, TypeError, KeyError):
@@ -169,8 +169,8 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return ``logs.json``, which repeats prompts typed on Gemini CLI's screen, without the prompts in `keys`.
-        Return nothing if the file would not change.
+        """Return the new content of ``logs.json``, without the prompts in `keys`. Gemini CLI writes each prompt that
+        is typed on its screen to that file as well. Return nothing if the content would not change.
         """
         history, session = path.parents[1] / "logs.json", id_of(path)
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -182,7 +182,7 @@ class GeminiCutter(TreeCutter):
 
 
 def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return all ids of the messages in `gone`, including ids that later records gave them."""
+    """Return all ids of the messages in `gone`. Later records may have given a message further ids."""
     return {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}
 
 

@@ -62,7 +62,7 @@ _WHOLE = ".json"
 
 
 class KeptMessage(NamedTuple):
-    """A message of a log. `sums_up` tells whether a compression wrote it as its summary."""
+    """A message of a log. `sums_up` is true if it is the summary that a compression wrote."""
 
     record: Record
     sums_up: bool
@@ -105,8 +105,8 @@ class GeminiFold(fold.LineFold):
     naming = (b'"summary"',)
 
     def is_known(self, record: Record) -> bool:
-        """Return whether smart-fork knows this kind of record. Headers and changes, which have no type, are known by
-        their fields.
+        """Return whether smart-fork knows this kind of record. Messages are known by their type, headers and changes
+        by their fields.
         """
         return super().is_known(record) or not {"sessionId", "$set", "$rewindTo"}.isdisjoint(record)
 
@@ -186,7 +186,7 @@ class GeminiFold(fold.LineFold):
         return origin_by_workers(self.own_id())
 
     def is_copy(self) -> bool:
-        """Return whether the session began in another directory than the one that the log's folder belongs to."""
+        """Return whether the session began in a directory that differs from the directory of the log's folder."""
         told, here = self.facts.get("hash", ""), root_of(self.path.parent.parent)
         return bool(told and here) and told != digest(here)
 
@@ -298,7 +298,9 @@ def glance(path: Path) -> Session | None:
 
 
 def is_copy(path: Path) -> bool:
-    """Return whether the log's first record says that the session began in another directory."""
+    """Return whether the log is a copy: its first record names a directory that differs from the directory of the
+    log's folder.
+    """
     found = GeminiFold(path, None, keep_raw=False)
     for line in decode_file(path) if path.suffix == _WHOLE else first_lines(path):
         found.note(line.record)
@@ -346,8 +348,8 @@ class GeminiSubAgents(SubAgents):
 
 
 def _logs(session: Session) -> Mapping[str, Path]:
-    """Return the logs of a session's sub-agents, by the sub-agents' names. Sub-agents that a sub-agent began are left
-    out.
+    """Return the logs of the session's sub-agents, by the sub-agents' names. Sub-agents that were begun by another
+    sub-agent are left out.
     """
     chats = session.source_path.parent
     folder = chats / session.session_id

@@ -36,8 +36,8 @@ def projects() -> Path:
 
 
 def root_of(project: Path) -> str:
-    """Return the working directory that the folder `project` belongs to; empty if its file ``.project_root`` names
-    none.
+    """Return the working directory that the folder `project` belongs to, from the folder's file ``.project_root``.
+    Return an empty text if that file names no directory.
     """
     try:
         with (project / ROOT).open("rb") as file:
@@ -60,8 +60,8 @@ def claim(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """Return the SHA-256 hash of a directory's path. Gemini CLI writes it into logs, and older versions named folders
-    by it.
+    """Return the SHA-256 hash of a directory's path. Gemini CLI writes this hash into logs, and older versions used it
+    as the name of the directory's folder.
     """
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 

@@ -96,10 +96,11 @@ class GeminiAdapter(OwnLogs):
         )
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """Return the command line that resumes a session. It is Gemini CLI's if the log's name has the whole id, and
-        ``smart-fork resume`` otherwise.
+        """Return the command line that resumes a session. It is Gemini CLI's own command if the log's name has the
+        whole session id, and ``smart-fork resume`` otherwise.
 
-        Gemini CLI would delete a log with a shorter name.
+        If the log's name has only the beginning of the id, Gemini CLI would delete the log after it resumed the
+        session.
         """
         safe = any(is_named_whole(path) for path in self.locate(session_id))
         return ("gemini", "--resume", session_id) if safe else ("smart-fork", "resume", session_id)
@@ -128,7 +129,9 @@ class GeminiAdapter(OwnLogs):
 
 
 def start_of(log: Path) -> str:
-    """Return the time at which a log's session began, from the first record; empty if the record has none."""
+    """Return the time at which a log's session began, from the log's first record. Return an empty text if that record
+    has no time.
+    """
     try:
         return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")
     except OSError:
@@ -167,8 +170,8 @@ class GeminiStorage(Storage):
         return project_for(directory) / CHATS
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the place for restoring a deleted log: the same folder, with the whole id in the name. Gemini CLI
-        would delete a shorter name again.
+        """Return the path to which a deleted log is restored: in the same folder, with the whole session id in the
+        name. Gemini CLI would delete a log with a shorter name again.
         """
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))

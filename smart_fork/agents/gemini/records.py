@@ -1,12 +1,12 @@
 """Gemini CLI's records: decoding of messages, and which messages Gemini CLI remembers after a sequence of records.
 
-A message's content has parts, each a text, a thought, a call or a result. What Gemini CLI remembers of a session
-follows from its records:
+A message's content has parts, each a text, a thought, a call or a result. The records tell which messages of a session
+Gemini CLI remembers:
 
 * A message with a known id replaces the earlier message.
 * ``$set.messages`` is the new list of all remembered messages. If it has a new message that no person typed, that is a
-  compression's summary, and missing messages were compressed. Otherwise missing messages were broken off.
-* ``$rewindTo`` removes the named message and all after it; all messages, if none has that id.
+  compression's summary, which replaces the messages missing from the list. Otherwise the missing messages are dropped.
+* ``$rewindTo`` removes the named message and all messages after it. If no message has that id, it removes all.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def is_context(record: Mapping[str, Any]) -> bool:
 
 
 def calls_in(record: Record) -> Iterator[MadeCall]:
-    """Yield the tool calls of a message. After a compression, calls are in the message's content and have no
-    results.
+    """Yield the tool calls of a message. A message that a compression wrote again has its calls in the content,
+    without results.
     """
     made = dicts_in(record.get("toolCalls"))
     for call in made:
@@ -102,8 +102,8 @@ def calls_in(record: Record) -> Iterator[MadeCall]:
 
 
 def answers_in(record: Record) -> list[Record]:
-    """Return the tool results in a message's content. A message holds results there if the calls themselves lack
-    them.
+    """Return the tool results in a message's content. A message contains results if they are not stored in their
+    calls.
     """
     parts = parts_of(record.get("content"))
     return [answer for part in parts if isinstance(answer := part.get("functionResponse"), dict)]

@@ -14,8 +14,8 @@ HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "
 
 
 def settings_folder() -> Path:
-    """Return the folder of OpenCode's settings, which need not exist. As the XDG rules ask, a relative
-    ``XDG_CONFIG_HOME`` is ignored.
+    """Return the folder of OpenCode's settings. The folder may not exist. A relative path in the variable
+    ``XDG_CONFIG_HOME`` is ignored, as the XDG specification demands.
     """
     named = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"

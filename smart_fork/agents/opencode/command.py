@@ -43,8 +43,8 @@ class OpenCodeScreen(Screen):
     """
 
     def question(self, screen: Masked) -> Question | None:
-        """Return the question that OpenCode asks on this screen, or `None`. Its options have no numbers, so smart-fork
-        cannot choose one.
+        """Return the question that OpenCode asks on this screen, or `None` if it asks nothing. The question's options
+        have no numbers, so smart-fork cannot choose one.
         """
         lines = [printable(line).strip(f" {_BORDER}") for line in screen.splitlines()]
         first = next((i for i in reversed(range(len(lines))) if _ASKS.match(lines[i])), None)
@@ -61,8 +61,8 @@ class OpenCodeScreen(Screen):
         return any(map(_END.match, lines)) and not any(map(_ASKS.match, lines))
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return whether the screen's lowest input box has `text`, so that Enter would send it. OpenCode shows
-        "Pasted" instead of a long text, which counts as well.
+        """Return whether the lowest input box on the screen contains `text`, so that Enter would send the text. An
+        input box with "Pasted" counts too, because OpenCode shows that instead of a long text.
         """
         lines = screen.splitlines()
         end = next((i for i in reversed(range(len(lines))) if _END.match(lines[i])), None)
@@ -144,9 +144,9 @@ _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE pare
 
 
 def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
-    """Return a session's directory and the time of its last change in Unix seconds.
+    """Return a session's directory and the time of the session's last change in Unix seconds.
 
-    Return `None` if another session of that directory changed later, or if the database cannot be read.
+    Return `None` if a second session of that directory changed later, or if the database cannot be read.
     """
     try:
         with opened(database) as db:
@@ -157,10 +157,10 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
 
 
 class OpenCodeBirths(Births):
-    """The reader of how sessions began (time, directory, first prompt). By these, smart-fork recognizes the session
-    that a worker it started has created.
+    """The reader of how sessions began: their time, directory and first prompt. By these facts smart-fork recognizes
+    which session was created by a worker (an agent that smart-fork started).
 
-    Forks are not recognized this way, because smart-fork chooses their ids.
+    A fork's session is not recognized this way, because smart-fork chooses its id.
     """
 
     def birth(self, log: Path) -> Birth | None:

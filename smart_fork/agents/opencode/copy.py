@@ -34,10 +34,11 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """Return the provider and the model that OpenCode would use in `directory`, under the keys that messages use.
+    """Return the provider and the model that OpenCode would use in `directory`, under the keys that OpenCode's
+    messages use. Return `None` if no model is known.
 
-    Read the settings first, then the models chosen last, then the newest messages. Return `None` if none of them names
-    a model.
+    The model comes from OpenCode's settings, or else from the list of models chosen last, or else from the newest
+    messages.
     """
     places = [*([directory] if directory else []), settings_folder()]
     said = (_model(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
@@ -168,8 +169,8 @@ class OpenCodeCopier(Copier):
         return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the messages that the model is sent, each with the number of its turn and its size. Requests to
-        compact are left out, because they have no text.
+        """Yield the messages that the model is sent, each with the number of its turn and its size. A person's
+        requests to compact the session are left out, because they have no text.
         """
         missing = {turn.id: number for number, turn in enumerate(session.turns)}
         for info, parts in conversation(document_of(session)):
@@ -209,8 +210,8 @@ class OpenCodeCopier(Copier):
 
 
 class _NewIds:
-    """An assigner of new ids to a copy's messages and parts. The ids contain a growing number, where OpenCode's own
-    ids contain the time.
+    """An object that assigns new ids to a copy's messages and parts. The ids contain a growing number at the position
+    where OpenCode's own ids contain the time.
     """
 
     def __init__(self, new: NewSession) -> None:
@@ -221,7 +222,9 @@ class _NewIds:
         self.last = self._asked = ""
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return a message and its parts under new ids. References to copied messages get the new ids as well."""
+        """Return a message and its parts under new ids. References to messages that were copied before are changed to
+        the new ids as well.
+        """
         before, self.last = self.last, self._id("msg")
         own = self._replaced(info) | {"id": self.last, "sessionID": self._session}
         self._moment = max(self._moment, _moment(info))
@@ -253,7 +256,9 @@ class _NewIds:
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a message or a part. Ids of copied messages in them are replaced by the copies' ids."""
+        """Return the fields of a message or a part. If a field contains the id of a copied message, it gets the new id
+        of the copy.
+        """
         return {
             name: self._messages.get(one, one) if name.endswith(("ID", "_id")) and isinstance(one, str) else one
             for name, one in value.items()
@@ -276,8 +281,8 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the ``info`` of the copy's document: id, title and times of the copy, and the other fields of the source
-    session (`found`).
+    """Return the field ``info`` of the copy's document. The copy has its own id, title and times; all further fields
+    come from the source session's document `found`.
     """
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}

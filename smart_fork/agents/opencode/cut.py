@@ -236,7 +236,9 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def exists(path: Path) -> bool:
-    """Return whether the database of this path has the session that the path's last part names."""
+    """Return whether a session exists in OpenCode's database. `path` is the database's path followed by the session's
+    id.
+    """
     with opened(path.parent) as db:
         return has(db, path.name)
 
@@ -271,7 +273,8 @@ def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> N
 
 
 def overwrite(path: Path) -> None:
-    """Rewrite the database after a `write` whose process was killed, so that no removed text is left in it.
+    """Rewrite the database, so that no removed text is left in it. This is needed after the process of a `write` was
+    killed.
 
     Raises:
         ForkRefused: OpenCode has the database open.
@@ -342,8 +345,8 @@ def _lines(db: apsw.Connection, path: Path) -> list[bytes]:
 
 
 def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
-    """Return the session `key` with all its rows, its messages, and its sub-agents' sessions; `None` if it does not
-    exist.
+    """Return the session `key` with its database rows, its messages, and its sub-agents' sessions. Return `None` if
+    the session does not exist.
     """
     row = next(iter(_table(db, "session", "id", key)), None)
     if row is None:

@@ -55,8 +55,8 @@ _PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? 
 
 
 class Broken(NamedTuple):
-    """A database row whose text is not a JSON object. `number` is the position of its message in the session, from
-    1.
+    """A database row with a text that is not a JSON object. `number` is the position of the row's message in the
+    session, from 1.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Broken(NamedTuple):
 
 class Source(NamedTuple):
     """A session as read from the database: its document (the decoded messages), the rows that could not be read, and
-    the ids of the messages whose texts were shortened.
+    the ids of the messages with shortened texts.
     """
 
     document: Record | None
@@ -130,8 +130,8 @@ def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
 
 
 def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
-    """Return the ``data`` of a large row, with long texts shortened unless `whole`; `None` if the data is neither text
-    nor bytes.
+    """Return the ``data`` column of a large row, with long texts shortened unless `whole` is set. Return `None` if the
+    column contains neither text nor bytes.
     """
     try:
         with closing(db.blob_open("main", table, "data", row, writeable=False)) as blob:
@@ -161,7 +161,7 @@ def _info(db: apsw.Connection, key: str) -> Record | None:
 
 
 def decoded(data: bytes | None) -> tuple[Record | None, str]:
-    """Return the JSON object in these bytes and an empty text, or `None` and the reason why they contain none."""
+    """Return the JSON object in `data` and an empty text. If `data` is no JSON object, return `None` and the reason."""
     if data is None:
         return None, "larger than any message, or nothing"
     value = json_in(data)
@@ -169,8 +169,8 @@ def decoded(data: bytes | None) -> tuple[Record | None, str]:
 
 
 def _text(value: object) -> str:
-    """Return a column's value as text. Invalid UTF-8 is replaced and NUL is removed, because programs may have stored
-    either.
+    """Return a column's value as text. Programs may have stored invalid UTF-8, which is replaced, or NUL characters,
+    which are removed.
     """
     if not isinstance(value, bytes):
         return "" if value is None else str(value)

@@ -88,7 +88,7 @@ class OpenCodeCodec(CopyCodec):
         )
 
     def size(self, record: Record) -> int:
-        """Return how many characters the model is sent for a message."""
+        """Return how many characters of a message the model is sent."""
         return sum(map(_sent, record["parts"]))
 
     def short(self, record: Record) -> Record:
@@ -131,7 +131,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a tool call's output (a shell's begins with its exit status), and whether the call failed."""
+    """Return a tool call's output (a shell command's begins with its exit status), and whether the call failed."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:
@@ -206,7 +206,7 @@ def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
 
 
 def of_document(path: Path, found: Record) -> Session | None:
-    """Return the session in the document `found`, also a sub-agent's. Each turn keeps its raw record."""
+    """Return the session in the document `found`, which may be a sub-agent's. Each turn keeps its raw record."""
     info = {name: value for name, value in found["info"].items() if name != "parentID"}
     return OpenCodeFold(path, {**found, "info": info}, keep_raw=True).session()[0]
 
@@ -305,7 +305,9 @@ class OpenCodeFold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """Return "automated" for a session of ``opencode run``, whose rules forbid questions; else "person"."""
+        """Return "automated" for a session of ``opencode run``, which has rules that forbid questions; else
+        "person".
+        """
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
@@ -373,7 +375,7 @@ def left_out(parts: Sequence[Record]) -> Record:
 
 
 def said_in(info: Record, parts: Sequence[Record]) -> str:
-    """Return a hash of a message's author, time and text. The copies of the message in forks have the same hash."""
+    """Return a hash of a message's author, time and text. Copies of the message in forks have the same hash."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 

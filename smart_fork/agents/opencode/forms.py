@@ -170,8 +170,8 @@ def document_of(session: Session) -> Record:
 
 
 def _part(part: Record) -> Record | None:
-    """Return only those fields of a message's part that may be shared. Return `None` for a part that OpenCode
-    inserted, such as a named file's content.
+    """Return only those fields of a message's part that may be shared. Return `None` if OpenCode inserted the part,
+    such as the content of a file that a prompt names.
     """
     kind = text_in(part.get("type"))
     if kind not in _PARTS or part.get("synthetic") is True:
@@ -217,7 +217,7 @@ def _goes_on(info: Record) -> bool:
 
 
 def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
-    """Return the document of a new session with these messages. All messages and parts get new ids, which keep their
+    """Return the document of a new session with these messages. All messages and parts get new ids, in the same
     order.
     """
     asked, named, count = "", list[Record](), 0

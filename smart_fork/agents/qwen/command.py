@@ -28,8 +28,8 @@ class QwenPresence(Presence):
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the Qwen Code processes recorded in ``*.runtime.json`` files beside the log, with their sessions. Such
-        a file may outlast its process.
+        """Yield the Qwen Code processes that are recorded in ``*.runtime.json`` files beside the log, each with its
+        session. A file may still exist after its process has ended.
         """
         for path in log.parent.glob("*.runtime.json") if log else ():
             note = dict_in(json_at(path))

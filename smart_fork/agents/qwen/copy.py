@@ -1,6 +1,6 @@
 """Copies of Qwen Code's sessions, and conversion of its records for sharing with teammates.
 
-A copy has only the records that lead to the session's last record. Each names the one before it as its parent.
+A copy has only the records that lead to the session's last record: each record names the one before it as its parent.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
-    """A copy of one Qwen Code session. Its records name the copy's own directory, by which Qwen Code finds the
-    session.
+    """A copy of one Qwen Code session. The copy's records name the copy's own directory, because Qwen Code finds
+    sessions by it.
     """
 
     _last: Record | None = None

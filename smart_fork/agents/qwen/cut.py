@@ -23,9 +23,9 @@ class QwenCutter(TreeCutter):
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     def begins(self, record: Record) -> bool:
-        """Return whether `record` can be the first record of a Qwen Code log, to tell it from other agents' logs.
+        """Return whether `record` can be the first record of a Qwen Code log, and not of a log by another agent.
 
-        Other agents link their records as well, but their messages have no ``parts``, and their records no
+        Records of other agents name their parents as well, but have neither messages with ``parts`` nor
         ``systemPayload``.
         """
         of_parts = isinstance(dict_in(record.get("message")).get("parts"), list)

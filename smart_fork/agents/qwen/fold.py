@@ -154,7 +154,7 @@ _TYPED = (None, "mid_turn_user_message")
 
 
 class QwenTree(Tree):
-    """The builder of a `Session` from one Qwen Code log, whose records name their parents.
+    """The builder of a `Session` from one Qwen Code log, in which records name their parents.
 
     If the log lacks a record's parent, the conversation begins with that record, because Qwen Code itself does not
     load anything before it.
@@ -202,10 +202,10 @@ class QwenTree(Tree):
         return self._user(record, item.text, identity, line) if kind == "user" else None
 
     def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """Return the turn of a system record that is a compaction's summary or a rewind; `None` for other system
-        records.
+        """Return the turn of a system record that is a compaction's summary or a rewind. Return `None` for a system
+        record of any other kind.
 
-        After a rewind, the conversation ends at the rewind's record until the next message follows it.
+        A rewind's record is the end of the conversation until a new message follows it.
         """
         subtype = record.get("subtype")
         if subtype == "parent_session":
@@ -253,8 +253,8 @@ def is_typed(record: Record) -> bool:
 
 
 def typed_in(record: Record, said: str) -> str:
-    """Return the text that a person typed in a prompt. `said` is the message's whole text, which hooks may have
-    extended.
+    """Return the text that a person typed in a prompt. `said` is the whole text of the message, to which hooks may
+    have added.
     """
     shown = dict_in(record.get("systemPayload")).get("displayText")
     return shown if isinstance(shown, str) else said

@@ -65,8 +65,8 @@ class QwenLogin(Login):
         return bool(self.auth().get("apiKey")) or any(around.get(key) for key in keys)
 
     def _of_method(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the variables of the selected login method: those that hold a key, and those that select server or
-        model.
+        """Return the environment variables of the selected login method: first the variables that hold a key, then the
+        variables that select a server or a model.
         """
         return _WAYS.get(str(self.auth().get("selectedType")), _OPENAI)
 
