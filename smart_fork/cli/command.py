@@ -52,9 +52,9 @@ _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
 def _refuse_repeated(given: Sequence[Any]) -> None:
-    """Refuse a command line that gives an option of one value twice: click would silently take the last value.
+    """Refuse a command line that gives the same option twice, if the option takes one value.
 
-    `given` are click's parameters in the order in which the command line gives them.
+    click would silently use the last value. `given` are click's parameters in the order of the command line.
     """
     options = [one for one in given if one.param_type_name == "option" and not (one.multiple or one.count)]
     for one, number in Counter(one for one in options if not one.is_flag or one.secondary_opts).items():
@@ -139,7 +139,7 @@ class Command(_CheckedParameters, TyperCommand):
 
 
 class Group(_CheckedParameters, TyperGroup):
-    """A typer group that checks its own options, and suggests a command for an unknown name."""
+    """A typer group of commands. It checks its own options, and suggests a command if a name is unknown."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the subcommand that `args` call, as click does.

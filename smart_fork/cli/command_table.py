@@ -24,7 +24,9 @@ class CommandEntry(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """Return True if agents and services run this command, not people. Only ``help --all`` lists it."""
+        """Return True if agents and services, not people, run this command. Only ``help --all`` lists such a
+        command.
+        """
         return self.panel == _AGENTS
 
     @property

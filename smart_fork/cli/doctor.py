@@ -111,7 +111,7 @@ class _Examination:
         self._samples: list[_Sample] = []
 
     def checks(self) -> list[Check]:
-        """Run each check on its own, and return all results. A failing check does not stop the next one."""
+        """Run all checks, and return their results. If a check fails, the next one runs all the same."""
         db = self._store.db
         stages: dict[str, Callable[[], Iterator[Check]]] = {
             "integrity": lambda: _part("integrity", damage.damage(db), "no damage in the index"),

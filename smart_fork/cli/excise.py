@@ -261,7 +261,13 @@ def branch_without(
     reference: str | None, turns: str, ids: Sequence[str] = (), *, secrets: bool = False, force: bool = False,
     cwd: Path | None = None,
 ) -> None:  # fmt: skip
-    """Copy a session without the given turns, and print the new session and its path."""
+    """Copy a session without some of its turns, and print the id and path of the new session.
+
+    `turns` are ranges such as ``5-7,9``, `ids` are turns by id. With `secrets`, secrets are removed, too.
+
+    Raises:
+        Usage: `reference` names no session.
+    """
     from smart_fork.excise.cutting import branch
 
     if not reference:

@@ -108,7 +108,10 @@ def show_help(
 
 
 def _undefined() -> None:
-    """Raise `NotImplementedError`: in the list of commands this function stands for each command, and cannot run."""
+    """Raise `NotImplementedError`.
+
+    The list of all commands has this function in place of each command; it only prints help and runs none.
+    """
     raise NotImplementedError
 
 

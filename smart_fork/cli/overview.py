@@ -1,7 +1,7 @@
 """The commands ``status`` and ``agents``.
 
-``status`` shows index, service, workers and recent errors on one screen. ``agents`` shows the installed agents and
-what each one supports.
+``status`` shows on one screen the state of the index, the service, recall and running workers. ``agents`` shows the
+installed agents and what each one supports.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class AgentsAtAGlance(Value):
 
 
 def all_agents(env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
-    """Return all agents with their versions. The programs are asked in parallel."""
+    """Return all agents with their versions. Their programs are run in parallel to print the versions."""
     known = Processes()
     agents, logs = list(AGENTS), dict[AgentName, Understood]()
     with known_index() as store:

@@ -125,10 +125,9 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _at_once(asked: list[str]) -> None:
-    """If the command line `asked` is ``statusline``, ``welcome`` or a shell completion, answer it and end this
-    process.
+    """If the command line `asked` is a frequent and simple request, answer it and end this process.
 
-    Return for all other command lines.
+    Such requests are ``statusline``, ``welcome`` and shell completions. Return for all other command lines.
     """
     from smart_fork.cli import quick_answers
 

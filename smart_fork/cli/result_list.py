@@ -58,7 +58,10 @@ _LEFT = (3, 5)
 
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:
-    """Print an answer of ``find`` for a person, without results below `min_score`: results, notices, next commands."""
+    """Print an answer of ``find`` for a person: the results, notices, and the next commands to type.
+
+    `min_score` is the lowest score that the person asked for; a notice names it if nothing was found.
+    """
     from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
@@ -143,7 +146,9 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
-    """Return the columns of a result's line: rank, score, headline, then facts, which a narrow terminal leaves out."""
+    """Return the columns of a result's line: rank, score, headline, then facts. Narrow terminals omit the last
+    facts.
+    """
     from smart_fork.finding.fork_worth import age_of
 
     return (

@@ -290,9 +290,7 @@ class _Command:
         self._becoming = False
 
     def run(self) -> NoReturn:
-        """Take over the streams and settings of the client's process, run its command, and report the exit status to
-        it.
-        """
+        """Take over the client's streams and settings, run the client's command, and send back its exit status."""
         _take_over(self._asked)
         _limit_as(self._pid)
         processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
@@ -311,7 +309,9 @@ class _Command:
         os._exit(status)
 
     def _become(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Make the client's process become the program `argv`, in the directory `cwd` with the variables `env`.
+        """Have the client's process replaced by the program `argv`, in the directory `cwd` with the variables `env`.
+
+        If that succeeds, this process ends.
 
         Raises:
             OSError: the program cannot be started.

@@ -72,7 +72,7 @@ class Token:
         self._now = ""
 
     def __call__(self) -> str:
-        """Return the current token."""
+        """Read the token's file, and return the current token of the service."""
         before = self._now
         try:
             self._now = token()

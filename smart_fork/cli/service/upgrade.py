@@ -47,7 +47,7 @@ class Upgrade:
 
     @property
     def pending(self) -> dict[str, str] | None:
-        """The versions ``from`` and ``to`` of a pending restart; `None` if no restart is pending."""
+        """The running version (``from``) and the installed one (``to``); `None` if no restart is pending."""
         if self._since is None or self._running is None or self._seen is None:
             return None
         return {"from": self._running.version, "to": self._seen.version}

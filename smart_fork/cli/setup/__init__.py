@@ -283,8 +283,7 @@ def _print_plan(plan: SetupPlan) -> None:
 
 
 def _print_steps(title: str, steps: list[Step]) -> None:
-    """Print the planned `steps` of an agent below its `title`, grouped by what will be done, such as "add" or
-    "update".
+    """Print the planned `steps` of an agent below its `title`, grouped by what will be done, such as "add".
 
     A step with a reason gets a line of its own.
     """
@@ -313,8 +312,7 @@ def say_in_lines(text: str) -> None:
 
 
 def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
-    """Print the last lines of the setup: a command that searches for `title`, the title of one of the person's
-    sessions.
+    """Print the last lines of the setup: a command that searches for `title`, a title of the person's sessions.
 
     Without a title, the command searches for an example. If some steps failed (not `ok`), print the next step instead.
     """

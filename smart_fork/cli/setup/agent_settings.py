@@ -181,11 +181,10 @@ def _events(text: str) -> list[str]:
 
 
 class _Spaces:
-    """The JSON objects and arrays in the settings that were empty before smart-fork added hooks, with their white
-    space.
+    """A record of JSON objects and arrays in the settings that were empty before smart-fork added hooks.
 
-    A file keeps this record. When the hooks are removed, these objects and arrays stay, and get their white space
-    back.
+    A file keeps this record, with the white space in them. When the hooks are removed, these objects and arrays stay,
+    and get their white space back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -198,8 +197,7 @@ class _Spaces:
             self.created = bool(kept["created"])
 
     def save(self, *, created: bool) -> None:
-        """Write this record of empty objects and arrays to its file, which is kept until smart-fork's hooks are
-        removed.
+        """Write this record of empty objects and arrays to its file, which is kept while the hooks are installed.
 
         With `created`, also record that smart-fork has created the settings file.
         """
@@ -257,7 +255,7 @@ def wanted(agent: AgentName) -> dict[str, Any]:
 
 
 def install(agent: AgentName) -> HooksChanged:
-    """Install the agent's hooks, and replace the hooks of older versions. Return the changes.
+    """Install the agent's hooks. They replace hooks that an older version of smart-fork installed. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written; it is unchanged.
@@ -286,8 +284,9 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
 
 
 def remove(agent: AgentName) -> HooksChanged:
-    """Remove smart-fork's hooks from the agent's settings, or delete smart-fork's own file of hooks. Return the
-    changes.
+    """Remove smart-fork's hooks from the agent's settings, or delete smart-fork's own file of hooks.
+
+    Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, or cannot be written; it is unchanged.
@@ -307,7 +306,7 @@ def remove(agent: AgentName) -> HooksChanged:
 
 
 def is_installed(agent: AgentName) -> bool:
-    """Return True if the agent's hooks are exactly those that `install` would write.
+    """Return True if smart-fork's hooks for the agent are exactly those that `install` would write.
 
     Raises:
         SmartForkError: the file has an unknown form, or belongs to others.

@@ -44,9 +44,7 @@ class Edit:
 
     @classmethod
     def of(cls, before: str | None, after: str) -> Edit:
-        """Return the edit that turns the text `before` into the text `after`. `before` is `None` if there is no file
-        yet.
-        """
+        """Return the edit that turns the text `before` (`None` if there is no file yet) into the text `after`."""
         old = before or ""
         at = _shared(old, after)
         shared = _shared(old[at:][::-1], after[at:][::-1])
@@ -142,9 +140,7 @@ class Ledger:
         return iter(tuple(self._kept.lines))
 
     def of(self, what: What, agent: str, path: Path) -> LedgerLine | None:
-        """Return the line for this part of the setup, this agent and this path; `None` if the ledger has no such
-        line.
-        """
+        """Return the line for this part of the setup, this agent and this path; `None` without such a line."""
         return next((line for line in self if line.about == (what, agent, path)), None)
 
     def write(self, line: LedgerLine) -> None:
@@ -291,9 +287,7 @@ def write_errors(path: Path, how: str) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path, folders: list[Path]) -> None:
-    """Remove temporary files next to `path`, which a killed process has left. Remove those of `folders` that are
-    empty.
-    """
+    """Remove temporary files next to `path` that a killed process has left, and those of `folders` that are empty."""
     sweep_beside(path.resolve())
     for folder in reversed(folders):
         with suppress(OSError):
@@ -352,8 +346,9 @@ class ForeignFile:
             raise SmartForkError(f"{self.path} cannot be written: {error.strerror}", step) from error
 
     def check_writable(self) -> None:
-        """Refuse a file that its owner has made read-only, even if this user could write it. A missing file is
-        accepted.
+        """Refuse a file that its owner has made read-only, even if this user could write it.
+
+        A missing file is accepted.
 
         Raises:
             SmartForkError: the file is read-only.

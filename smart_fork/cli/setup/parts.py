@@ -106,10 +106,10 @@ class Recall:
 
     @classmethod
     def planned(cls, way: Registration) -> Step:
-        """Return the step that switches on recall for the agent of `way`, whose hooks then print hints from past
-        sessions.
+        """Return the step that switches on recall (hints from past sessions) for the agent of `way`.
 
-        If the agent has no suitable hooks, the step has the state "left": it is not done.
+        The agent's hooks print the hints. If the agent has no suitable hooks, the step has the state "left": it is not
+        done.
         """
         agent = way.agent
         step = partial(Step, "recall", cls.NAME, str(recall_switch.file_of(agent)), agent=agent)
@@ -238,8 +238,7 @@ class ServicePart:
 
 
 def end_running(processes: Processes) -> list[str]:
-    """End the background processes of this smart-fork home: the service, index runs and preloaders. Return their
-    names.
+    """End this home's background processes: the service, index runs and preloaders. Return their names.
 
     Processes that an agent started, such as MCP servers, go on. A preloader (a process that runs commands faster) ends
     when its socket is deleted.

@@ -291,9 +291,7 @@ class _TriedServer:
             raise _BrokenError("it ended at its start") from error
 
     def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request to the server, and return the result in its answer. Other messages of the server are
-        ignored.
-        """
+        """Send a request to the server, and return the result in its answer. Ignore other messages of the server."""
         self._number += 1
         self.say({"id": self._number, "method": method, "params": params})
         for line in self._process.stdout:

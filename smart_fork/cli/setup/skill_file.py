@@ -20,10 +20,9 @@ def content() -> str:
 
 
 def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
-    """Return the step that writes the skill file (instructions for agents) to `folder`, which the agent of `way`
-    reads.
+    """Return the step that writes the skill file (instructions for agents) to an agent's `folder`.
 
-    If a person has changed an existing skill file, the step is not done.
+    If a person has changed an existing skill file, the step is not done. `way` describes the agent.
 
     Raises:
         SmartForkError: the existing file cannot be read.

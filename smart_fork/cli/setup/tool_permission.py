@@ -1,5 +1,6 @@
-"""An optional part of the setup: rules in an agent's settings that allow smart-fork's read-only tools without
-asking.
+"""An optional part of the setup: rules in an agent's settings that allow smart-fork's read-only tools.
+
+With these rules the agent does not ask the person before it calls such a tool.
 """
 
 from __future__ import annotations
