@@ -165,7 +165,7 @@ class CommandApp(typer.Typer):
         """Return a decorator that makes a function a command, as typer does.
 
         The command also gets ``--json``, unless `json` is false. If a parameter of the function is a request (an
-        object whose fields are options), the command gets one option for each field.
+        object with options as fields), the command gets one option for each field.
         """
         add = super().command(name, cls=cls or Command, **how)
 

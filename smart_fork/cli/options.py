@@ -40,7 +40,7 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return `command` in a form that typer can read.
 
-    If a parameter of the command is a request (an object whose fields are options), it becomes one option for each
+    If a parameter of the command is a request (an object with options as fields), it becomes one option for each
     field. ``--json`` is added as the last option.
     """
     parameters, requests = inputs(command, _made)
@@ -84,7 +84,7 @@ def _own(one: Parameter) -> Parameter:
 
 
 def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the command-line option for the field `one` of a request (an object whose fields are options).
+    """Yield the command-line option for the field `one` of a request (an object with options as fields).
 
     `said` describes the option, unless `other`, from the command's decorator, has another description for it. The
     field `worktree` gets a second option, for the worktree's name.
@@ -128,7 +128,7 @@ def _option(name: str, said: FieldInput) -> Any:
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the values for the fields of a request (an object whose fields are options).
+    """Return the values for the fields of a request (an object with options as fields).
 
     `given` has the values of the command line, by option name. `named` has the request's fields, by option name.
     Fields without a given value are left out.

@@ -41,7 +41,7 @@ from smart_fork.workers.roster import list_workers
 
 @value
 class Trouble(Value):
-    """The answer of ``status`` for a part, such as the index, whose state cannot be read.
+    """The answer of ``status`` for a part, such as the index, that cannot be read.
 
     `error` is the reason, `hint` the next step for the person.
     """

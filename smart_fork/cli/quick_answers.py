@@ -246,7 +246,7 @@ class KnownWorker(NamedTuple):
 def running_workers() -> list[KnownWorker]:
     """Return the running workers from the registry (the table of workers), newest first.
 
-    Workers whose process has ended are left out. The modules that write the registry are not imported.
+    Workers with a process that has ended are left out. The modules that write the registry are not imported.
     """
     query = (
         "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"

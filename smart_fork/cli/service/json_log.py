@@ -66,7 +66,7 @@ class _Private(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - what logging calls it
         """Ignore an error that occurred while the log was written.
 
-        To print the error could block the service, because standard error may be a pipe that nobody reads.
+        To print the error could block the service, because standard error may be a pipe without a reader.
         """
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it

@@ -86,7 +86,7 @@ class LedgerLine(BaseModel):
     """A line of the ledger (setup's list of its changes): one change at `path` that setup made, or was about to make.
 
     `what` names the part of the setup, such as "hooks". `edit` is the change of the file's text. For an MCP server,
-    `value` is the server's new entry in the settings, and `former` the text of the entry before; `had_servers` says
+    `value` is the server's new entry in the settings, and `former` the text of the entry before. `had_servers` says
     whether the settings had a place for servers. `made` says that setup created the file. `folders` lists the folders
     that setup created for the file, the outermost first.
     """
