@@ -56,7 +56,7 @@ _ENVIRONMENT = {
 
 class StoredSession(NamedTuple):
     """A session in a repository. `parts` are the git objects with its transcript, `facts` the object with its
-    metadata; for a Markdown history, the file's name and its version.
+    metadata. For a Markdown history, `parts` has the file's name, and `facts` its version.
 
     `at` is the time of its checkpoint (saved state) in nanoseconds. The author and the title are untrusted text.
     """
@@ -438,8 +438,8 @@ def _utterances(text: str) -> list[Utterance]:
 def _messages(text: str) -> Iterator[_Message]:
     """Yield the messages in a Markdown history.
 
-    A heading inside a code block is ignored, unless a separator before it and a time show that the block was left
-    open.
+    A heading inside a code block is ignored. But if a separator is before the heading and a time in it, the block was
+    never closed, and the heading counts.
     """
     message, fence, before = None, "", ""
     for line in text.split("\n"):
@@ -469,8 +469,8 @@ def _typed(text: str) -> tuple[str, ...]:
 
 
 def _done(text: str) -> tuple[str, ...]:
-    """Return a Markdown message of an agent in two texts: its tool calls, as lines like those of a handed-over
-    session, and its words.
+    """Return an agent's message in Markdown as two texts: first its tool calls, one on each line as in handed-over
+    sessions, then its words.
     """
     actions: list[HandedOverAction] = []
 

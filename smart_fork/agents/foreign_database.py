@@ -77,7 +77,8 @@ def columns(db: apsw.Connection, table: str) -> list[str]:
 
 @contextmanager
 def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
-    """Yield a connection in a transaction, and commit it so that no byte of deleted rows remains.
+    """Yield a connection in a transaction for deleting rows. Commit the transaction so that no byte of the rows
+    remains.
 
     Free pages, word indexes and the ``-wal`` file are cleaned as well. With `alone`, no other program may have the
     database open.
@@ -101,7 +102,8 @@ def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
 
 
 def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:
-    """Delete rows so that no byte of them remains (see `rewriting`). `owner` is the program's name for the error.
+    """Delete rows with `change`, so that no byte of the rows remains (see `rewriting`). `owner` is the name, for
+    errors, of the program that has the database.
 
     Raises:
         ForkRefused: The database cannot be changed, or a program still reads deleted bytes in the ``-wal``.
@@ -118,7 +120,7 @@ def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -
 
 
 def _as_it_is(path: Path) -> apsw.Connection | None:
-    """Open the database in place; return `None` if SQLite would have to make a file beside it."""
+    """Open the database in place for reading; return `None` if SQLite would have to make a file beside the database."""
     if not _size(f"{path}-wal"):
         if not _has_wal(path):  # with a rollback journal no file is made; where it is locked it is read as it is
             with suppress(apsw.Error):

@@ -1,8 +1,9 @@
-"""The fields of requests, each described once for people and for models, and the options of a worker.
+"""The fields of requests, each described once for people and for models, and the options of a worker (an agent that
+smart-fork starts).
 
-A command or a tool that takes a request has an option or an argument for each field; see `inputs`. A new option here
-is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents that know the
-option use it in their commands.
+A command or a tool that takes a request has an option or an argument for each of its fields; see `inputs`. A new
+option here is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents that
+know the option use it in their commands.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ def said(*types: Any, default: Any = None, **how: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of any worker. `worktree` is a name or True; `None` means not given.
+    """The options of any worker (an agent that smart-fork starts). `worktree` is a name or True; `None` means not
+    given.
 
-    With `with_changes`, its worktree contains the directory's uncommitted changes. With `brief`, a fork's prompt
-    follows a summary of changes. With `unmasked`, a handed-over session keeps its secrets.
+    With `with_changes`, the worker's worktree contains the directory's uncommitted changes. With `brief`, a summary of
+    changes comes before a fork's prompt. With `unmasked`, secrets in a handed-over session are not masked.
     """
 
     prompt: str | None = said(
@@ -119,7 +121,7 @@ class Options:
 
     @property
     def in_worktree(self) -> bool:
-        """True if the worker gets a worktree of its own."""
+        """True if the worker gets a git worktree of its own."""
         return bool(self.worktree or self.with_changes)
 
     @classmethod
@@ -155,11 +157,11 @@ Made = Callable[[Field[Any], FieldInput, Mapping[str, Any]], Iterable[Parameter]
 
 
 def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
-    """Return a handler's parameters, with each request replaced by parameters for its fields; and the replaced
-    requests.
+    """Return two things: a handler's parameters, in which parameters for single fields replace each request; and the
+    replaced requests, by parameter name.
 
-    `made` makes the parameters of a field, from the field, its input, and the handler's own descriptions. If requests
-    share a field, the first gets it.
+    `made` makes the parameters of a field, from the field, its input, and the handler's own descriptions. If two
+    requests have the same field, the parameter fills the first request's field.
     """
     without, only, order, other = getattr(handler, _TAKES, ((), (), "", {}))
     shown: dict[str, Parameter] = {}

@@ -46,7 +46,7 @@ class PiCodec(ReadCodec):
         return Item(text, tuple(calls), (), tuple(thoughts), images)
 
     def header(self, record: Record) -> Header | None:
-        """Return the place and facts of a record. Records of the first version have no ids."""
+        """Return the place and facts of a record. Records in the first version of Pi's format have no ids."""
         kind, moment = record.get("type"), record.get("timestamp")
         if kind == "session":
             above = record.get("parentSession") or record.get("branchedFrom")

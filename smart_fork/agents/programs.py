@@ -35,7 +35,9 @@ _KEPT, _MAX_KEPT = "programs", 100
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An agent's program: its path, and whether it can fork sessions. If it can, `problem` and `hint` are empty."""
+    """An agent's program: its path, and whether the program can fork sessions. If it can, `problem` and `hint` are
+    empty; else they say why not, and what to do.
+    """
 
     agent: AgentName
     path: str = ""
@@ -51,7 +53,7 @@ class Program:
     )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
-        """Return the version that a program prints; empty if it is missing or prints none."""
+        """Return the version that a program prints; empty if the program is missing or prints no version."""
         try:
             done = self.path and processes.run(
                 [self.path, "--version"], cwd=Path(os.sep), env=env, timeout=STATUS_SECONDS
@@ -63,8 +65,8 @@ class Program:
 
     @classmethod
     def find(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> str:
-        """Return the absolute path of an agent's program: from its variable, else from PATH, else from the usual
-        folders.
+        """Return the absolute path of an agent's program: from the environment variable that names it, else from PATH,
+        else from the usual folders.
 
         Raises:
             ProgramMissing: The program was not found.
@@ -93,7 +95,9 @@ class Program:
 
     @staticmethod
     def path_for(program: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Return a PATH with the program's folder, if `env` does not have it: a script there needs its interpreter."""
+        """Return a PATH to add to `env` that has the program's folder: if the program is a script, its interpreter is
+        often there. Empty if the PATH in `env` has the folder.
+        """
         path, folder = env.get("PATH", os.defpath), os.path.dirname(program)  # noqa: PTH120 - a string
         if not folder or folder in path.split(os.pathsep):
             return {}
@@ -110,7 +114,9 @@ class Program:
 
     @classmethod
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-        """Return the facts about an agent's program, without raising. The program is run once for each version."""
+        """Return the facts about an agent's program. If the program is missing, the facts say so, and nothing is
+        raised. The program is run once for each of its versions.
+        """
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
@@ -131,7 +137,7 @@ class Program:
     def problems_of(
         cls, agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
     ) -> dict[AgentName, str]:
-        """Return the reason why each agent cannot fork; empty if it can."""
+        """Return the reason why each agent's program cannot fork; an empty reason if it can."""
         before = len(_seen)
         found = [cls.of(agent, processes or Processes(), env) for agent in agents]
         if len(_seen) > before:
@@ -184,11 +190,11 @@ class Program:
 
     @staticmethod
     def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
-        """Return the login state that an agent would have with `env`. Ask its `program` if the variables do not decide
-        it.
+        """Return the login state that an agent would have with `env`. If the variables in `env` do not decide it, ask
+        the agent's `program`.
 
         If the program has no status command, the state is unknown: an agent may log in without variables. An old
-        program would take the command for a prompt, so its help is checked first.
+        program would take the status command for a prompt, so the program's help is checked first.
         """
         if login.is_plain(env):
             return LoginState(logged_in=True)
@@ -206,7 +212,9 @@ class Program:
 
 
 def _absolute(path: str) -> str:
-    """Return a PATH without its relative entries: with these, the forked directory could choose the program."""
+    """Return a PATH without relative entries. A relative entry would let the directory of the fork choose the
+    program.
+    """
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))  # noqa: PTH117 - a string
 
 

@@ -1,4 +1,4 @@
-"""The fold for agents that smart-fork only reads: it makes a session of the headers and items of their records."""
+"""The reader for agents that smart-fork only reads: it builds a session from the headers and items of their records."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NUMBERED = "record-"
 
 
 class ReadTree(FolderlessTree):
-    """A fold that builds a session from records with headers (see `ReadCodec`). A record without a parent follows the
-    record before it.
+    """A fold (reader) that builds a session from records with headers (see `ReadCodec`). If a record names no parent,
+    the record before it is its parent.
     """
 
     codec: ReadCodec
@@ -36,8 +36,8 @@ class ReadTree(FolderlessTree):
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:
-        """Add the record on a line, in the form that `Tree` reads, with its own id and its parent's. Unknown records
-        are counted.
+        """Add the record on a line, converted to the form that `Tree` reads, with the ids of the record and its
+        parent. Unknown records are only counted.
         """
         header, facts = self.codec.header(line.record), self.facts
         facts["records"] = number = facts.get("records", 0) + 1
@@ -98,7 +98,9 @@ class ReadTree(FolderlessTree):
         )  # fmt: skip
 
     def session(self) -> tuple[Session | None, str]:
-        """Return (session, "") or (None, reason). Facts in other files are read each time."""
+        """Return (session, ""), or (`None`, reason) if the log is no session. Facts in files beside the log are read
+        each time.
+        """
         beside = self.adapter.beside(self.path)
         self._note(beside)
         if is_path(beside.cwd):
@@ -108,7 +110,9 @@ class ReadTree(FolderlessTree):
         return super().session()
 
     def twins(self) -> Iterable[Path]:
-        """Return other logs of the session; none if records only have numbers, since these cannot be told apart."""
+        """Return other logs of the session. Return none if the records have no ids, since records of two logs cannot
+        be compared then.
+        """
         numbered = any(turn.id.startswith(_NUMBERED) for turn in self.chain.turns)
         return () if numbered else self.adapter.twins(self.path)
 
@@ -142,8 +146,8 @@ class ReadTree(FolderlessTree):
 def read_records(
     adapter: ReadSource, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
-    """Read a session from `records` that are not lines of a file. `after` is the checkpoint to return: the position
-    after reading.
+    """Read a session from `records` that are not lines of a file. `after` is the checkpoint (the position after
+    reading) to put into the result.
     """
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     for number, record in enumerate(records, 1):

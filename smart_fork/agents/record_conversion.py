@@ -1,7 +1,7 @@
 """Conversion of records to a form that is the same on every machine, and back.
 
-The session's id and the record's place in the log are removed, and added again where the record is written. Two
-private-use characters replace the project's root and the owner's home.
+The session's id and the record's place in the log are removed, and added again when the record is written into a log.
+Two private-use characters replace the project's root and the owner's home.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ class HomePlace(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The place and the removed fields of a record, with which `Forms.incoming` restores it on this machine."""
+    """The data with which `Forms.incoming` restores a shared record on this machine: the project's root and home, and
+    the removed fields with their values.
+    """
 
     place: HomePlace
     fields: Mapping[str, Any]
 
 
 class TargetSession(NamedTuple):
-    """The session for which records are converted. `forked_from` is the id of the session that the records come
-    from.
+    """The session into which converted records are written. `forked_from` is the id of the session that the records
+    come from, if they become a fork.
     """
 
     session_id: str
@@ -72,7 +74,7 @@ class Utterance(NamedTuple):
 class Image(NamedTuple):
     """An image, or another document that is no text: its kind, its size in bytes, and a function `instead`.
 
-    `instead` returns a note in the form that can replace the image.
+    `instead` takes the text of a note, and returns the note in the form that can replace the image in a record.
     """
 
     kind: str
@@ -92,9 +94,10 @@ class Forms(Codec):
 
     @abstractmethod
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the records of the conversation up to turn `end`, as they are in the log.
+        """Yield the records of the conversation up to turn `end`, unchanged.
 
-        Sub-agents, rewound turns, and records about the session itself are left out.
+        Left out are sub-agents' records, turns that a rewind (return to an earlier prompt) removed, and records about
+        the session itself.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
@@ -102,16 +105,16 @@ class Forms(Codec):
         """
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log says that it continues another log. Its reader would open that log on this
-        machine.
+        """Return True if a received log says that it continues another log. Such a log is refused, because its reader
+        would open that other log on this machine.
         """
         return False
 
     def in_line(
         self, records: Iterable[Record], becomes: TargetSession, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
-        """Yield the records as one chain: each names the record before it as its parent. A record for which `is_root`
-        is True has no parent; another of its fields names the record before it.
+        """Yield the records as one chain: each record names the one before it as its parent, in ``parentUuid``. If
+        `is_root` returns True for a record, it has no parent, and names the record before it in ``logicalParentUuid``.
         """
         parent: str | None = None
         for record in records:
@@ -133,14 +136,14 @@ class Forms(Codec):
         """Yield the log of a new session with these messages, without any tool calls."""
 
     def ids(self, record: Record) -> Iterator[str]:
-        """Yield the ids in a record; none if only its place identifies the record."""
+        """Yield the ids in a record; none if the record has no id, so that only its position identifies it."""
         if isinstance(identity := record.get(self.identity), str):
             yield identity
 
     @abstractmethod
     def sent(self, record: Record) -> Record | None:
-        """Return a record with only the fields that may be shared; `None` if nothing may be. Applying it twice changes
-        nothing.
+        """Return a record with only the fields that may be shared; `None` if no field may be. Called with its own
+        result, return the same.
         """
 
     @abstractmethod
@@ -163,7 +166,9 @@ class Forms(Codec):
         return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without data bound to an account, apart from thoughts; `None` if nothing is left."""
+        """Return the record without data bound to an account; `None` if nothing is left. Thoughts stay;
+        `without_thoughts` removes them.
+        """
         return record
 
     def arrived(self, record: Record, *, others: bool) -> Record | None:
@@ -178,24 +183,26 @@ class Forms(Codec):
         return None if kept is None else self.untied(kept)
 
     def identity_of(self, record: Record, place: HomePlace) -> Identity:
-        """Return the identity with which `incoming` restores this record."""
+        """Return the fields and paths that `outgoing` removes from this record, so that `incoming` can restore the
+        record.
+        """
         return Identity(place, {name: record[name] for name in self.taken if name in record})
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
-        """Return a record of this machine in the form for sharing: without its session and place, and with marks for
-        root and home.
+        """Return a record of this machine in the form for sharing: without its session's id and its place in the log,
+        and with marks instead of the project's root and the home.
         """
         return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, identity: Identity) -> Record:
-        """Return a shared record in the form of this machine: with the fields in `identity`, and this machine's
-        paths.
+        """Return a shared record in the form of this machine: with the fields in `identity`, and with this machine's
+        paths instead of marks.
         """
         return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without the fields `taken`, and with `change` applied to its paths. Most records only have a
-        path in ``cwd``.
+        """Return a record without the fields that `taken` names, and with `change` applied to its paths. Most records
+        only have a path in ``cwd``.
         """
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
@@ -220,9 +227,10 @@ class Forms(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return byte strings of which a JSON record contains one if its paths need changes; `None` if they are unknown.
+    """Return byte strings that show which records need changes: a record in JSON without any of them has no path to
+    change. `None` if a path in `place` cannot be encoded.
 
-    They are the paths of `place`, and the characters that replace paths.
+    The byte strings are the paths of `place`, and the characters that replace paths.
     """
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
@@ -282,7 +290,7 @@ SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "func
 
 
 class PartForms(Forms):
-    """The conversion of records that have Gemini's message parts."""
+    """The conversion, for sharing, of records with messages that consist of parts in Gemini's format."""
 
     thoughts = ()
 

@@ -15,9 +15,9 @@ _RANK, _SHORT_ID = re.compile(r"[1-9]\d?", re.ASCII), re.compile(r"(?=.*\d)[0-9a
 
 
 class Resolved(NamedTuple):
-    """A session that a reference names: its id on this machine, and the kind of the reference.
+    """The result of looking up a reference: the session's id on this machine, and the kind of the reference.
 
-    `warnings` say which parts a copy of a team's session lacks.
+    `warnings` say which parts are missing in a copy of a session that a team shares.
     """
 
     session_id: str
@@ -26,16 +26,16 @@ class Resolved(NamedTuple):
 
     @classmethod
     def here(cls, reference: str) -> Resolved:
-        """Return what a reference names on this machine: a worker if it looks like a worker's id, else a session.
-        Nothing is looked up.
+        """Return the reference as the id of a worker (an agent that smart-fork started) if it looks like one, else as
+        the id of a session. Nothing is looked up.
         """
         one = Reference.parsed(reference)
         return cls(reference, "worker" if one._replace(name=one.name.lower()).names_worker else "session")
 
 
 class Reference(NamedTuple):
-    """A reference to a session: its name, and its agent if given. A reference with an agent is unique among all
-    agents.
+    """A reference to a session: its name, and its agent if the reference names one. Two agents can have sessions of
+    the same name; the agent tells them apart.
     """
 
     agent: AgentName | None
@@ -55,7 +55,9 @@ class Reference(NamedTuple):
 
     @property
     def names_worker(self) -> bool:
-        """True if the name can be a worker's id: an agent's name and a number."""
+        """True if the name can be the id of a worker (an agent that smart-fork started): an agent's name and a
+        number.
+        """
         return any(self.name.startswith(one.name) and _NUMBER.fullmatch(self.name, len(one.name)) for one in AGENTS)
 
     @property

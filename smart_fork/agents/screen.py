@@ -42,7 +42,7 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 class Question:
     """A question that an agent asks on its screen, with the numbers of its options.
 
-    Enter chooses the `marked` option. With `by_arrows`, only arrow keys move the mark.
+    Enter chooses the option with the number `marked`. With `by_arrows`, only arrow keys mark another option.
     """
 
     text: Masked
@@ -57,7 +57,9 @@ class Question:
 
 
 class Screen:
-    """The facet that reads an agent's screen, on which `_MARK` precedes the selected option and the input line."""
+    """The facet that reads an agent's screen. There the character `_MARK` is before the selected option, and before
+    the input line.
+    """
 
     #: The input line, and earlier prompts that look the same.
     typed = _TYPED
@@ -72,7 +74,7 @@ class Screen:
     shows_rest = False
 
     def question(self, screen: Masked) -> Question | None:
-        """Return the question on the screen; `None` without one."""
+        """Return the question on the screen; `None` if the screen shows no question."""
         lines = [printable(line).rstrip() for line in screen.splitlines()]
         while lines and not lines[-1].strip():
             lines.pop()
@@ -89,7 +91,9 @@ class Screen:
         return Question(beginning(mask(text), Question.MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
     def works(self, screen: str) -> bool:
-        """Return True if the screen shows that the agent works. Agents do not show this while they ask."""
+        """Return True if the screen shows that the agent works. While an agent asks a question, its screen does not
+        show this.
+        """
         return any(map(self.busy.search, screen.rstrip().splitlines()[-_MAX_LINES_ABOVE:]))
 
     def hears(self, screen: str) -> bool:
@@ -97,7 +101,7 @@ class Screen:
         return any(self.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
     def rests(self, screen: str) -> bool:
-        """Return True if the screen shows an idle agent. Only screens of some agents tell that."""
+        """Return True if the screen shows an idle agent. For agents with screens that never show this, return False."""
         return self.shows_rest and self.hears(screen) and not self.works(screen)
 
     def holds(self, screen: str, text: str) -> bool:
@@ -120,15 +124,15 @@ class Screen:
         return not typing and any(self.keys.search(line) for line in below)
 
     def _above(self, lines: list[str], first: int) -> int:
-        """Return the number of the first line that belongs to the question with its options from line `first` on."""
+        """Return the number of the first line of the question that has its options from line `first` on."""
         for i in range(first - 1, max(-1, first - 1 - _MAX_LINES_ABOVE), -1):
             if self.above.match(lines[i]):
                 return i + 1
         return max(0, first - _MAX_LINES_ABOVE)
 
     def _unnumbered(self, lines: list[str]) -> Question | None:
-        """Return the question with options without numbers, if the last line is about Enter and Esc; else `None`. Its
-        options get numbers.
+        """Return a question that has options without numbers; `None` unless the last line is about Enter and Esc. The
+        returned options get numbers.
         """
         end = len(lines) - 1
         if end < 0 or not _CONFIRM.match(lines[end]):
@@ -154,8 +158,8 @@ class Screen:
 
 
 def words(text: str) -> str:
-    """Return a text without whitespace and punctuation, to compare it with a screen, where programs lay these out
-    differently.
+    """Return a text without whitespace and punctuation. So a text can be found on a screen, where an agent may break
+    its lines or frame it.
     """
     return re.sub(r"\W+", "", text)
 

@@ -1,7 +1,7 @@
 """smart-fork in an agent's settings: the entry of its MCP server, its hooks, and the agent's login.
 
-smart-fork installs either a handler for each hook event in a JSON settings file, beside other handlers, or a hook file
-of its own. Only names of login variables are stored and shown, never their values.
+For hooks, smart-fork writes either a handler for each event into a JSON settings file, beside other handlers, or a
+hook file of its own. Only names of login variables are stored and shown, never their values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnsuitableError(SmartForkError):
 
 
 class PermissionRules(NamedTuple):
-    """The permission rules that allow tools without asking, and the settings file for them."""
+    """The rules that let an agent call tools without asking, and the settings file that the rules belong in."""
 
     path: Path
     rules: tuple[str, ...]
@@ -91,7 +91,9 @@ class Registration(AgentFacet, ABC):
         return None
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the command words of an entry; empty if the entry has an address or another form."""
+        """Return the command words of a server's entry; empty if the entry has no command, such as one with an
+        address.
+        """
         command, arguments = entry.get("command"), entry.get("args", [])
         if not isinstance(command, str) or not isinstance(arguments, list):
             return ()
@@ -99,7 +101,8 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """Return the entry named smart-fork in the settings `text`, even if a person made it; `None` without one.
+        """Return the entry named smart-fork in the settings `text`, even if a person made it; `None` if `text` has no
+        such entry.
 
         Raises:
             UnsuitableError: The settings are not understood.
@@ -116,11 +119,14 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def raw(self, text: str | None) -> str | None:
-        """Return the entry as it is written in the settings `text`, to restore it later; `None` without one."""
+        """Return the text of smart-fork's entry in the settings `text`, to restore it later; `None` if `text` has no
+        entry.
+        """
 
     @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """Return the settings `text` with smart-fork's `entry`. All other bytes stay, except for a line end before it.
+        """Return the settings `text` with smart-fork's `entry`. No other byte changes, except that a line end may be
+        added before the entry.
 
         Raises:
             UnsuitableError: The entry cannot be put there safely.
@@ -128,20 +134,23 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def has_servers(self, text: str | None) -> bool:
-        """Return True if the settings have a place for servers, even an empty one."""
+        """Return True if the settings have the part that lists MCP servers, even if it is empty."""
 
     @abstractmethod
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """Return the settings `text` with `raw` instead of smart-fork's entry; with `None`, without any entry.
+        """Return the settings `text` with `raw` (an earlier entry) instead of smart-fork's entry. If `raw` is `None`,
+        only remove smart-fork's entry.
 
-        Without `had_servers`, the place for servers is removed too if it is empty.
+        If `had_servers` is False, also remove the part that lists MCP servers, if it is empty then.
 
         Raises:
             UnsuitableError: The entry cannot be removed safely.
         """
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry that starts the command `words`, with a person's choices from the entry `before`."""
+        """Return the entry that starts the command `words`. Fields that a person added to the earlier entry `before`
+        stay.
+        """
         ours = {"command": words[0], "args": list(words[1:])}
         return {**ours, **(before or {}), **ours}
 
@@ -156,27 +165,30 @@ class Registration(AgentFacet, ABC):
         return self.passed_on(env) | more
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the files that can have an entry with the address and the token of smart-fork's service. They need
-        not exist.
+        """Return the paths of the files in which smart-fork's entry can be. The entry can have the address and the
+        token of smart-fork's HTTP service. The files need not exist.
         """
         return (self.path(),)
 
     def over_http(self, url: str, token: str) -> str:
-        """Return a shell command that registers smart-fork's service at `url`, with the token in the file `token`.
-        Empty if the agent has no such command.
+        """Return a shell command that registers smart-fork's HTTP service at `url` with the agent. The command reads
+        the token from the file `token`. Empty if the agent has no such command.
         """
         return ""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return a context with the agent's own lock of the settings file. Most agents have none."""
+        """Return a context that holds the agent's own lock of the settings file. For most agents, which have no lock,
+        it does nothing.
+        """
         return nullcontext()
 
 
 def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, Any] | None:
-    """Return the entry with smart-fork's name among `servers` in settings; `None` without one.
+    """Return the entry with smart-fork's name in the field `servers` of the settings; `None` if the field has no such
+    entry.
 
     Raises:
-        UnsuitableError: The servers, or the entry, are not of this `kind`.
+        UnsuitableError: The field, or the entry, has another type. `kind` names the expected type in the error.
     """
     listed = settings.get(servers, {})
     found = listed.get(NAME) if isinstance(listed, dict) else None
@@ -241,7 +253,9 @@ TIMEOUT = 3
 
 
 class Hooks(AgentFacet):
-    """The facet that knows one agent's hooks. The defaults are for agents without the feature."""
+    """The facet that knows one agent's hooks: commands that the agent runs at events. The defaults are for agents
+    without hooks.
+    """
 
     #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
@@ -266,14 +280,14 @@ class Hooks(AgentFacet):
     def content(self, command: Sequence[str]) -> str | None:
         """Return the text of a hook file of smart-fork's own, which passes each event on stdin to `command`.
 
-        `None` if the agent has hooks in its settings. The file does nothing if `command` is gone. Its first line
-        identifies it, and never changes.
+        `None` if the agent has hooks in its settings instead of files. If `command` no longer exists, the hook file
+        does nothing. Its first line, by which smart-fork recognizes the file, never changes.
         """
         return None
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the file that notes which hooks a person trusts, its text, and its text without smart-fork's hooks.
-        `None` if nothing is noted.
+        """Return the file in which the agent notes the hooks that a person trusts, the file's text, and the text
+        without smart-fork's hooks. `None` if the agent has noted none of smart-fork's hooks.
 
         `left` is the text of the hooks file without smart-fork's hooks.
 
@@ -288,15 +302,17 @@ class Hooks(AgentFacet):
 
     def notes(self, text: str) -> Iterator[str]:
         """Yield the reasons why the agent does not run hooks with the settings in `text`. smart-fork does not change
-        these.
+        such settings.
 
-        Most settings have Claude Code's format.
+        The default reads settings in Claude Code's format, which most agents use.
         """
         if self.events and json.loads(text).get("disableAllHooks") is True:
             yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the event that the agent passed to a hook, with Claude Code's names of events and values."""
+        """Return the event that the agent passed to a hook, with its names and values changed to those that Claude
+        Code uses.
+        """
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
@@ -353,7 +369,9 @@ class Login(AgentFacet):
         return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
     def auth(self) -> dict[str, Any]:
-        """Return the part of the settings that selects the login method, of Gemini CLI or of its fork Qwen Code."""
+        """Return the part of the settings that selects the login method. Only Gemini CLI, and Qwen Code, which is
+        based on it, have this part.
+        """
         return table(table(self.settings(), "security"), "auth")
 
     def variables(self) -> tuple[str, ...]:
@@ -363,22 +381,26 @@ class Login(AgentFacet):
         return (*self.keys, *self.beside)
 
     def settled(self) -> frozenset[str]:
-        """Return the login variables that the agent's own settings set, whatever the environment has."""
+        """Return the login variables that the agent's own settings set. Their values in the environment do not
+        matter.
+        """
         return frozenset()
 
     def required(self) -> tuple[str, ...]:
-        """Return the login variables that the agent's own settings require; empty if one of several is enough."""
+        """Return the login variables that the agent's own settings require; empty if they require none, or if one of
+        several variables is enough.
+        """
         return ()
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Return True if `env` or a file of the agent is enough to know that the agent is logged in, without running
-        it.
+        """Return True if `env`, or a file of the agent, shows that the agent is logged in. Then the agent need not be
+        run to find out.
         """
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def answered(self, said: Completed) -> bool | None:
-        """Return True if the output `said` of the agent's status command says that it is logged in; `None` if it does
-        not tell.
+        """Return True if the output `said` of the agent's status command says that the agent is logged in, False if it
+        says the opposite, and `None` if it says neither.
         """
         return None
 
@@ -389,5 +411,5 @@ def is_variable(value: object) -> bool:
 
 
 def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object with this name in settings; empty if there is none."""
+    """Return the object in the field `name` of settings; empty if the field is missing or has no object."""
     return dict_in(settings.get(name))

@@ -25,13 +25,14 @@ LaunchKind = Literal["fork", "new", "resume"]
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """The request for a worker: which session it forks or resumes, in which directory and with which prompt.
+    """The request for a worker (an agent that smart-fork starts): which session it forks or resumes, in which
+    directory and with which prompt.
 
     * `session_id`: the session to fork or resume; empty for a new session.
     * `source_agent`: the agent of that session; `None` if the session was not read, and the id is passed on unchanged.
     * `at`: the id of the last message to keep.
     * `new_session_id`: an id that the new session may use.
-    * `options`, the prompt and the name: as the caller gave them.
+    * `options`, `prompt` and `name`: as the caller gave them.
     * `of_others`: the session has another person's text, which may be hostile: the agent must ask before it acts.
     * `has_tools`: the agent starts smart-fork's server, and its first request should wait for the server.
     * `background`: the worker is one of the agent's own background sessions (see `Background`).
@@ -75,10 +76,11 @@ def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
 
 
 class CommandLine(NamedTuple):
-    """The command of one worker. `argv` includes the prompt if the prompt is an argument.
+    """The command of one worker (an agent that smart-fork starts). `argv` includes the prompt if the prompt is an
+    argument.
 
-    `session_id` is the worker's session; `None` if it is found later (see `Births`). With `writes`, the log exists
-    before the first prompt. `env` has variables that apply only if they are not set otherwise.
+    `session_id` is the worker's session; `None` if it is found later (see `Births`). With `writes`, the agent writes
+    the session's log before the first prompt. `env` has variables that apply only if they are not set otherwise.
     """
 
     argv: tuple[str, ...]
@@ -120,8 +122,8 @@ class Starter(ABC):
 
 
 class OptionStarter(Starter):
-    """The start commands of agents that take ids and prompts as options, and with forks that are copies made by
-    smart-fork.
+    """The start commands of agents that take ids and prompts as options. Their forks are resumed copies, which
+    smart-fork makes.
     """
 
     #: The options with which it never asks, and the one with the prompt of a worker with a screen.
@@ -157,10 +159,11 @@ _BEGUN = late(r"(?m)^backgrounded · (\w+)")
 
 
 class BackgroundSession(NamedTuple):
-    """A background session as its agent lists it. `runs` is True if it has a process; a session that begins has none
-    yet.
+    """A background session as its agent lists it. `runs` is True if the session has a process; when a session begins,
+    it has no process yet.
 
-    `over` is True if it has ended. `asks` says which answer it waits for; empty if it does not wait.
+    `over` is True if the session has ended. `asks` says which answer the session waits for; empty if it waits for
+    none.
     """
 
     session_id: str
@@ -189,7 +192,9 @@ class Background(AgentFacet):
     listing = ("agents", "--json", "--all")
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the command that starts `argv` in the background. Its hooks and servers get the variables in `env`."""
+        """Return the command that starts `argv` as a background session. The session's hooks and servers get the
+        variables in `env`.
+        """
         settings = ("--settings", orjson.dumps({"env": dict(env)}).decode()) if env else ()
         return (argv[0], "--bg", *settings, *argv[1:])
 

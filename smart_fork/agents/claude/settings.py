@@ -46,7 +46,9 @@ class ClaudeRegistration(JsonRegistration):
         return folder / ".claude.json"
 
     def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        """Return the rules that allow these tools. Tools of a server from the plugin have another name."""
+        """Return the rules that allow these tools. If the plugin registered the server, the same tools have other
+        names, which the rules allow too.
+        """
         servers = (NAME, f"plugin_{NAME}_{NAME}")
         return PermissionRules(
             self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
@@ -59,7 +61,7 @@ class ClaudeRegistration(JsonRegistration):
         return super().wanted(words, env, {"alwaysLoad": True, **(before or {})})
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the files that can have an entry, also in the current project."""
+        """Return the paths of the files in which smart-fork's entry can be, including one in the current project."""
         return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
 
     def over_http(self, url: str, token: str) -> str:
@@ -130,8 +132,8 @@ class ClaudeCalls(CallerIdentity):
 
 
 def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
-    """Return the id of the session with the tool call `tool_use` at the end of its log; `None` if none has it. Search
-    the logs of `project`, up to `looks` times: Claude Code writes the call a moment after sending it.
+    """Return the id of the session with the tool call `tool_use` at the end of its log; `None` if no log has the call.
+    Search the logs of `project`, up to `looks` times, because Claude Code writes the call a moment after sending it.
     """
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None

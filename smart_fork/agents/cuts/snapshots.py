@@ -1,4 +1,4 @@
-"""Private, compressed snapshots of transcripts from before each cut, and a log of the cuts."""
+"""Private, compressed snapshots of transcripts from before each cut (removal of turns), and a log of the cuts."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ class Snapshot:
 class NotedChange:
     """One logged change of one file (see `note`). Fields that the log entry lacks are empty.
 
-    `keys` are the keys of removed records, `masked` those of records with masked secrets. `below` are sessions made
-    from this one, `above` the sessions that it was made from. `unclear` sessions have the same records, and it is
-    unknown which was first. With `beside`, the file is not a transcript but a removed file beside one.
+    `keys` are the keys (names that all copies share) of removed records, `masked` the keys of records with masked
+    secrets. `below` are sessions made from this one, `above` the sessions that it was made from. `unclear` are
+    sessions with the same records, if it is unknown which session was first. With `beside`, the file is not a
+    transcript but a removed file beside one.
     """
 
     ts: str = ""
@@ -85,8 +86,8 @@ def folder_of(session_id: str) -> Path:
 
 
 def save(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
-    """Save the bytes of `source` as a snapshot; return `None` if it does not exist. `files` reads the agent's
-    transcripts.
+    """Save the bytes of the transcript `source` as a snapshot (a copy from before a cut); return `None` if `source`
+    does not exist. `files` reads the agent's transcripts.
 
     Raises:
         OSError: The snapshot cannot be written.
@@ -145,7 +146,7 @@ def snapshots(session_id: str = "") -> list[Snapshot]:
 
 
 def of_session(reference: str) -> list[Snapshot]:
-    """Return the snapshots of the session with an id that begins with `reference`. Its log need not exist.
+    """Return the snapshots of the session with an id that begins with `reference`. The session's log need not exist.
 
     Raises:
         Usage: Several sessions match.
@@ -191,11 +192,12 @@ def note(
     session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Log one change of a transcript before it is made, since a snapshot without a log entry is useless.
+    """Log one change of a transcript. Call it before the change is made, since a snapshot without a log entry is
+    useless.
 
-    Changes made together have the same `change`. A cut's `more` has the named ids (`seed_ids`), all removed ids
-    (`removed_ids`), kept calls without results (`orphaned`), and the keys of removed and masked records in every copy
-    (`keys`, `masked`). A rollback's `more` has the `restored` snapshot.
+    Changes made together have the same `change`. For a cut, `more` has the ids that the caller named (`seed_ids`), all
+    removed ids (`removed_ids`), kept calls that lose their results (`orphaned`), and the keys, valid in every copy, of
+    removed and masked records (`keys`, `masked`). For a rollback (undoing a cut), `more` has the `restored` snapshot.
     """
     entry = {
         "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -247,7 +249,7 @@ def _noted(line: bytes) -> NotedChange | None:
 
 
 def _like(default: object, said: object) -> Any:
-    """Return the value `said` of a log entry, converted to the type of the field's default."""
+    """Return the value `said` of a log entry, converted to the type of `default`, the default of its field."""
     if isinstance(default, tuple):
         return tuple(map(str, list_in(said)))
     if isinstance(default, bool):
