@@ -33,8 +33,8 @@ from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 #: The event with a result, and the fields with a thought: as text, and signed or encrypted.
 ANSWERED, THOUGHTS = "tool.execution_complete", ("reasoningText", "reasoningOpaque")
 COMPACTED = "session.compaction_complete"
-#: The events of which the model is sent something.
-SAID = frozenset({"user.message", "assistant.message", ANSWERED, COMPACTED})
+#: The events of which the model is sent something. A tuple: a hostile type may have no hash.
+SAID = ("user.message", "assistant.message", ANSWERED, COMPACTED)
 #: The end of a shell's output.
 _ENDED = re.compile(
     r"\n?<(?:shellId: \S{1,100} completed with exit code -?\d{1,9}|exited with exit code -?\d{1,9})>\s*\Z"
@@ -358,8 +358,8 @@ class CopilotHeads(Heads):
 
 def _said(record: Mapping[str, Any]) -> str:
     """Return the event's id if it is a message of the session itself; empty for other events."""
-    identity = record.get("id")
-    is_message = record.get("type") in SAID - {COMPACTED} and not is_of_an_agent(record)
+    kind, identity = record.get("type"), record.get("id")
+    is_message = kind in SAID and kind != COMPACTED and not is_of_an_agent(record)
     return identity if is_message and isinstance(identity, str) else ""
 
 

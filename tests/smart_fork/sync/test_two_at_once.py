@@ -166,7 +166,7 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        "smart_fork.sharing.received_logs/ReceivedLog:owe:after",
+        "smart_fork.sharing.received_logs/ReceivedLog:store_pending:after",
         "smart_fork.excise.erasure:erase:before",
     ],
 )

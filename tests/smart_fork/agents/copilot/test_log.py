@@ -10,7 +10,8 @@ import pytest
 
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copilot.fold import TAIL
+from smart_fork.agents.ancestry import FamilyLog
+from smart_fork.agents.copilot.fold import CODEC, TAIL, CopilotHeads
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.starter import LaunchRequest
@@ -202,3 +203,13 @@ def test_a_tool_that_is_given_a_text_edits_the_files_of_its_patch(home):
     edit, other = session.turns[-1].tool_calls
     assert (("retry.py",), "edit retry.py") == (edit.edits, edit.action)
     assert ((), "") == (other.edits, other.action)
+
+
+def test_an_event_whose_type_is_no_text_is_no_message(tmp_path):
+    log = tmp_path / "events.jsonl"
+    hostile, said = {"type": {"type": {}}, "id": "e1", "data": {}}, {"type": "user.message", "id": "e2", "data": {}}
+    log.write_text("".join(json.dumps(one) + "\n" for one in (hostile, said)))
+    of_the_log = FamilyLog("copilot", "s1", log)
+
+    assert not CODEC.is_sent(hostile)
+    assert ["e2"] == [message.id for message in CopilotHeads(AGENTS["copilot"]).messages(of_the_log)]
