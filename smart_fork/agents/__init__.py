@@ -1,5 +1,5 @@
-"""All agents: the programs, such as Claude Code and Codex, that work in sessions. Each has a line in `AGENTS`, and a
-folder; a module is enough if smart-fork only reads its sessions.
+"""All agents: the programs, such as Claude Code and Codex, that work in sessions. Each agent has a line in `AGENTS`,
+and a folder of modules here. An agent that smart-fork only reads has a single module instead.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class AllAgents:
         return _needed(self[agent].forms, refusal, self.why_not(agent, "shared"))
 
     def teller_of(self, agent: str) -> Forms:
-        """Return the object that writes a session handed over to an agent. Raise `Usage` if the agent cannot receive
-        one.
+        """Return the object that writes a handed-over session (one from another agent) for an agent. Raise `Usage` if
+        the agent cannot receive one.
         """
         return _needed(self[agent].forms, f"{self.title_of(agent)} cannot receive sessions of other agents")
 
@@ -310,8 +310,8 @@ class AllAgents:
     def callers_own(self) -> tuple[str, ...]:
         """The names of the environment variables that agents set for the programs they start.
 
-        Workers start without them, since a fork does not run inside its caller. With some of them, Claude Code would
-        not save the session.
+        Workers (agents that smart-fork starts) do not get these variables, since a fork does not run inside its
+        caller. With some of the variables, Claude Code would not save the session.
         """
         return tuple(name for agent in self for name in agent.tells)
 

@@ -248,8 +248,8 @@ class Storage:
     """
 
     def folder(self, directory: Path) -> Path | None:
-        """Return the only folder in which the agent, started in `directory`, looks for sessions; `None` for all
-        folders.
+        """Return the only folder in which the agent, started in `directory`, looks for sessions; `None` if it looks in
+        all of its folders.
         """
         return None
 

@@ -1,6 +1,7 @@
-"""Amp: ``~/.local/share/amp/threads/T-<id>.json``, one JSON document for each thread.
+"""Amp: ``~/.local/share/amp/threads/T-<id>.json``, one JSON document for each thread (session).
 
-Messages are close to Anthropic's format. It is known from public sources only, see ``tests/fixtures/amp/README.md``.
+Messages are close to Anthropic's format. Amp's format is known from public sources only, see
+``tests/fixtures/amp/README.md``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sessions in repositories: Entire's checkpoints, read from git objects, and SpecStory's histories in Markdown.
 
-All of it is other people's text. Git is only asked for objects by id. A Markdown history
+All of their text is untrusted. Git is only asked for objects by id. A Markdown history
 (``.specstory/history/<time>-<words>.md``) has no log that an agent could load. Only regular files are read, and a
 heading counts only outside of code blocks.
 """
@@ -120,7 +120,7 @@ def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, byt
     """Yield the type and content of each git object, in the order of `ids`; empty for objects that are missing, or
     larger than `most` bytes.
 
-    All objects together are limited as well.
+    The total size of all objects is limited as well.
     """
     read, size_of, waiting = 0, 0, list[str]()
     for one, (kind, size) in zip(ids, _sizes(common, ids), strict=True):

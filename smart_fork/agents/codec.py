@@ -148,7 +148,7 @@ class ReadSource(AgentAdapter):
 
 
 class CopyCodec(Codec):
-    """A decoder that can also measure and shorten records, for copies within a budget."""
+    """A decoder that can also measure and shorten records, for copies within a budget of tokens."""
 
     @abstractmethod
     def size(self, record: Record) -> int:
@@ -413,9 +413,9 @@ def aside(text: str) -> str:
 
 def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
     """Return the secrets that a session reveals, longest first: lines of private keys, and outputs of commands that
-    print one.
+    print a secret.
 
-    `lines` are the raw records. `work` decodes them; without it only private keys are found.
+    `lines` are the raw records. `work` decodes them; if it is `None`, only private keys are found.
     """
     found, asked = set[str](), dict[str, str]()
     for line in lines:

@@ -322,9 +322,11 @@ class LineFold(Fold):
 
 
 def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
-    """Read a log from the last checkpoint on (a saved position with the state there), and return the session.
+    """Read a log from the last checkpoint on (a saved position, with the state of reading there), and return the
+    session.
 
-    `begun` makes the fold. With `keep_raw` the whole log is read, and turns keep their records.
+    `begun` makes the fold (the object that takes the records). With `keep_raw` the whole log is read, and turns keep
+    their records.
     """
     reader, kept = resume(path, None if keep_raw else checkpoint)
     fold = begun(path, kept, keep_raw=keep_raw)

@@ -1,4 +1,5 @@
-"""The plan of a worker: its command, directory and session id, with the checks that hold for all agents. Pure.
+"""The plan of a worker (an agent that smart-fork starts): its command, directory and session id, with the checks that
+hold for all agents. Nothing is run here.
 
 The command itself comes from the agent (see `Starter`).
 """

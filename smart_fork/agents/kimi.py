@@ -26,7 +26,9 @@ _ENDED = re.compile(r"\n?Command failed with exit code: (\d{1,9})\.?\s*\Z")
 
 
 class KimiCodec(ReadCodec):
-    """The decoder of Kimi Code's records. Each part of an answer is a record, and all share the step's id."""
+    """The decoder of Kimi Code's records. Each part of an answer has a record of its own; the records of one answer
+    share the id of a step.
+    """
 
     starting = ("Agent", "AgentSwarm")
     answers = JsonAnswers()
@@ -101,7 +103,9 @@ class KimiAdapter(ReadAdapter):
         return path.parents[2].name.removeprefix(_SESSION) if str(path).endswith(_LOG) else path.stem
 
     def beside(self, path: Path) -> Header:
-        """Return the facts in ``state.json``. A title that no person chose is left out: it is the first prompt."""
+        """Return the facts in ``state.json``. A title in it that no person chose is left out, because it only repeats
+        the first prompt.
+        """
         state = self.stated(path.parent.parent.parent / "state.json")
         named = state.get("isCustomTitle") is True
         cwd = state.get("workDir") or state.get("cwd")

@@ -284,7 +284,7 @@ class DatabaseAdapter(OwnLogs):
     def _found(self, key: str, within: str = "") -> list[LogFile]:
         """Return the sessions in all databases, or in the database `within`; with a `key`, only those with this id.
 
-        A database that cannot be read has no sessions.
+        A database that cannot be read is skipped.
         """
         found = list[LogFile]()
         for path in dict.fromkeys(self.databases()):

@@ -27,9 +27,9 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 class Deletion(Value):
     """The logs that one agent deletes at its next start, after `days` without a new record.
 
-    The agent has `logs` of `bytes`: it deletes `due` of them at its next start, and `soon` more within a week, the
-    next one on the date `next`. `kept` is True if smart-fork keeps copies; if not, copies would take about
-    `copy_bytes`.
+    The agent has `logs` logs with `bytes` bytes. It deletes `due` logs at its next start, and `soon` more within a
+    week, the first of these on the date `next`. `kept` is True if smart-fork keeps copies of the logs; if not, copies
+    would take about `copy_bytes`.
     """
 
     agent: str

@@ -144,11 +144,11 @@ class BackgroundTask:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The state of a worker: "working", "idle", or empty if the log does not tell it. `problem` is the reason why the
-    agent stopped.
+    """The state of a worker (an agent that smart-fork started): "working", "idle", or empty if the log does not tell
+    the state. `problem` is the reason why the agent stopped.
 
     With `settling` the worker is idle only if no record follows soon. `at` is the time of the last record, `tokens`
-    the size of the context then.
+    the size of the context at that time.
     """
 
     status: Status = ""
@@ -261,7 +261,7 @@ class Tail:
 
 
 def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Yield nothing, for logs that do not tell about background tasks."""
+    """Yield nothing. It is the function `steps` of a `Tail` for logs that do not tell about background tasks."""
     del record, calls
     yield from ()
 

@@ -199,8 +199,8 @@ def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, 
 
 
 class JsonRegistration(Registration):
-    """The registration of smart-fork's server in settings that are plain JSON. An agent's subclass names the file and
-    its differences.
+    """The registration of smart-fork's server in settings that are plain JSON. Each agent's subclass names the file,
+    and changes what differs for that agent.
     """
 
     file = "settings.json"

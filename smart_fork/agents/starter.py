@@ -1,4 +1,6 @@
-"""The request to start a worker, and the command with which its agent starts it. Pure: nothing is run here."""
+"""The request to start a worker (an agent that smart-fork starts), and the command with which its agent starts it.
+Nothing is run here.
+"""
 
 from __future__ import annotations
 
@@ -173,18 +175,21 @@ class BackgroundSession(NamedTuple):
 
 
 class Background(AgentFacet):
-    """The commands for background sessions that an agent keeps itself. Claude Code shows them in its list and app.
+    """The commands for background sessions that an agent keeps itself. Claude Code shows these sessions in its list
+    and app.
 
     Seen with 2.1.332:
 
-    * ``--bg`` prints ``backgrounded · ID`` and returns; a supervisor runs it, and ends 5 seconds after the last;
-    * it ignores ``--session-id``, and takes a prompt for a command even with a blank before it: ``/clear``, ``doctor``;
+    * ``--bg`` prints ``backgrounded · ID`` and returns; a supervisor process runs the session;
+    * the supervisor ends 5 seconds after its last session;
+    * ``--bg`` ignores ``--session-id``, and takes ``/clear`` or ``doctor`` for a command even with a blank before it;
     * a session gets the environment of the supervisor, thus of its starter. ``--settings`` reaches its hooks;
     * ``--resume`` continues a stopped session under its id, with its options; with other options, or if it runs, a copy
       starts;
-    * ``stop`` ends a session and keeps its conversation. There is no command for a message.
+    * ``stop`` ends a session and keeps its conversation. There is no command that sends a message to one.
 
-    2.1.197 has these commands hidden: its sessions lose ``ANTHROPIC_BASE_URL``, and it only resumes copies.
+    2.1.197 has these commands hidden: its sessions lose ``ANTHROPIC_BASE_URL``, and it resumes a session only as a
+    copy.
     """
 
     #: The pattern that matches the help of a version with these commands.

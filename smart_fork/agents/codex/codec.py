@@ -246,7 +246,9 @@ def _beside(turns: list[Turn], place: int) -> Iterator[int]:
 
 
 def roll_back(turns: list[Turn], prompts: int) -> int:
-    """Remove the last `prompts` prompts and everything after them. Return how many prompts were missing."""
+    """Remove the last `prompts` prompts from `turns`, with everything after the first removed one. Return how many of
+    the prompts were not in `turns`.
+    """
     asked = {id(turn) for turn in without_second_copies(turns) if turn.prompt}
     while prompts and asked:
         turn = turns.pop()

@@ -34,8 +34,8 @@ class CodexStarter(Starter):
     waits = True
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. Codex chooses the ids of forks and new sessions; a fork is written
-        immediately.
+        """Return the command for a request. Codex chooses the ids of forks and new sessions. It writes the log of a
+        fork immediately, before the first prompt.
         """
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
@@ -65,14 +65,16 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 
 
 class CodexPresence(Presence):
-    """The facet that recognizes Codex's processes. Codex locks each session that is open; its server does so for its
-    windows, and a bit longer.
+    """The facet that recognizes Codex's processes. Codex locks each open session. If Codex's server runs the session
+    for a window, the server holds the lock, and keeps it a bit longer than the window is open.
     """
 
     forks = ("fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that have a session open. If the server has it open, each of its windows may show it."""
+        """Yield the processes that have a session open. If only Codex's server has the session open, yield instead the
+        windows that may show the session, marked as not sure.
+        """
         own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
         yield from (ProcessNote(pid, session_id) for pid in shown)
@@ -81,8 +83,8 @@ class CodexPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the words with which Codex queues a message for a session, if its server has the session open; else
-        empty. Other windows never get messages.
+        """Return the words with which Codex queues a message for a session, if Codex's server has the session open;
+        else empty. A window that does not use the server never gets queued messages.
         """
         own, holders = self._holders(session_id, running())
         served = any("app-server" in own[pid].words for pid in holders)
@@ -94,8 +96,8 @@ class CodexPresence(Presence):
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
-        """Take Codex's lock of a session, and return its file descriptor; `None` if there is no lock file, since it is
-        never made here.
+        """Take Codex's lock of a session, and return the lock's file descriptor; `None` if Codex has made no lock file
+        for the session. smart-fork never makes one.
 
         Raises:
             ForkRefused: Codex has the session open.

@@ -1,8 +1,9 @@
 """Codex's settings: MCP servers in ``config.toml``, hooks in ``hooks.json``, and the login.
 
 Servers, seen with 0.169.0: a server gets HOME, PATH, TERM and the locale of Codex's environment, and its own ``env``.
-smart-fork is not ``required``: Codex would not start if smart-fork were broken. Codex knows by its place in the file
-which hook a person trusts.
+The entry of smart-fork is not ``required``: else Codex would not start if smart-fork were broken.
+
+Hooks: Codex remembers which hooks a person trusts by each hook's place in the file.
 
 Login, seen with 0.169.0: ``codex login status`` ends with 0 if a login is stored, even in a keychain, and says "Not
 logged in" otherwise; it ignores other providers. A provider with an ``env_key`` that is not set ends every turn with
