@@ -104,10 +104,10 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
 
 
 def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """Refuse to copy a session with running background tasks: they would report to the original only.
+    """Refuse to copy a session with running background tasks: they would report to the original session only.
 
-    `hint` goes into the error. `caller` is the id of the session that makes the request. Unfinished tasks of an agent
-    that has ended do not count.
+    `hint` becomes a part of the error. `caller` is the id of the session that makes the request. Unfinished tasks of
+    an agent that has ended do not count.
 
     Raises:
         ForkRefused: shells, monitors or sub-agents of the session still run.
@@ -356,8 +356,9 @@ def _end(
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
-    """Return the shell command that resumes a session from any directory. Pass the `session` if its log was read
-    already.
+    """Return the shell command that resumes a session from any directory.
+
+    If the session's log was read already, pass the `session`, so that it is not read again.
     """
     asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))

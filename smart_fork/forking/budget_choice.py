@@ -115,8 +115,9 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Return the choice of all turns except those of the exchanges in `drop`. `keep` has exchanges that the user
-        named.
+        """Return the choice of all turns except those of the exchanges in `drop`.
+
+        Exchanges in `keep`, which the user named, get that as their reason.
         """
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
@@ -278,8 +279,9 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """Return up to two indexes of exchanges: the one with the best evidence, and the one that completes the answer
-        to the intent, if it is known and another one.
+        """Return the index of the exchange with the best evidence for the intent (what the user looks for).
+
+        If another exchange is known to complete the answer, also return its index.
         """
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
@@ -298,7 +300,7 @@ class Chooser:
 
     @cached_property
     def _chances(self) -> list[float]:
-        """Return for each exchange the probability that it is the answer to the intent."""
+        """Return for each exchange the probability that it answers the intent (what the user looks for)."""
         most, last = max(self._gain), len(self.units) - 1
         odds = [exp(SHARPNESS * (gain - most)) if gain else 0.0 for gain in self._gain]
         if not most:
@@ -333,7 +335,7 @@ class Chooser:
         return found if self._chances[place] else []
 
     def _levels(self, place: int) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-        """Yield four growing parts of an exchange: words, edits too, every step, everything in full.
+        """Yield four growing parts of an exchange: prompt and final answer; edits too; every step; every step in full.
 
         Each part is a pair: the turns to keep, and those of them whose tool results are not shortened.
         """

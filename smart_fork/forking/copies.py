@@ -67,14 +67,14 @@ class WrittenCopy:
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """A point in a session after which a fork starts: the last kept turn, by number and id."""
+    """The point at which a fork leaves its session: the last turn that is copied, by number and id."""
 
     index: int
     message_id: str
 
     @classmethod
     def after(cls, session: Session, index: int) -> Self:
-        """Return the fork point directly after turn `index` of `session`."""
+        """Return the fork point (the last turn to copy) for a fork directly after turn `index` of `session`."""
         return cls(index, session.turns[index].id)
 
     def moved_from(self, number: int) -> str:
@@ -85,7 +85,7 @@ class ForkPoint:
 def point_at(session: Session, number: int) -> ForkPoint:
     """Return the fork point (the last turn to copy) for message `number` of the command ``show``.
 
-    It is the turn that finishes the message's exchange.
+    The turn is the one that finishes the exchange (a prompt and its answer) of this message.
 
     Raises:
         NotFound: the session has no such message.
@@ -378,7 +378,7 @@ def refuse_borrowed(located: Located) -> None:
 
 
 def refuse_without_log(located: Located, as_agent: str | None) -> None:
-    """Refuse to fork a session stored as Markdown: only a handover to another agent can read it.
+    """Refuse to fork a session stored as Markdown: it has no log, and can only be handed over (passed on as text).
 
     `as_agent` is the agent that receives the handover; `None` without one.
 

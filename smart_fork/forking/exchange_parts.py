@@ -50,7 +50,7 @@ class Costs:
         return ceil(len(text) / self.rate)
 
     def summary(self, end: int) -> int:
-        """Return the tokens of the summary that the newest compaction up to turn `end` left; 0 without a compaction."""
+        """Return the tokens of the summary by the newest compaction up to turn `end`; 0 if there was no compaction."""
         return next((tokens for number, tokens in reversed(self.summaries) if number <= end), 0)
 
 

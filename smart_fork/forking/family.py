@@ -177,7 +177,7 @@ def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, 
 
 
 def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return the ids in `first`, and all ids that can be reached from them through `links`."""
+    """Return the ids in `first`, and all ids that can be reached from them by following `links` (id → next ids)."""
     found, waiting = set(first), list(first)
     while waiting:
         new = set(links.get(waiting.pop(), ())) - found
@@ -197,11 +197,11 @@ class _Shared:
                 self._has[message.id] |= 1 << place
 
     def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
-        """Return the id of the parent of `kin`: the earlier session with the longest shared beginning, outside
+        """Return the id of the parent of `kin`: the earlier session with the longest shared beginning, but none of
         `below`.
 
-        `below` are forks of `kin`. If several share as much, prefer the parent recorded in the log of `kin`, or its
-        fork.
+        `below` are forks of `kin`. If several sessions share as much, prefer the parent recorded in the log of `kin`,
+        or a fork of that parent.
         """
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
@@ -489,7 +489,7 @@ def _holders(
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
     """Return True if the log `file` contains a record in `keys`. Cached, since one command asks for many logs again.
 
-    Without `is_kin` (the log is known to be related), logs that never hold other sessions' records are not read.
+    With `is_kin`, the log is known to be related. If not, logs that never hold other sessions' records are not read.
     """
     path = file.path
     return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)

@@ -103,9 +103,7 @@ def handover(
 
 
 def joined(parts: Sequence[Handover]) -> Handover:
-    """Return several handovers (sessions as text for another agent) as one, in the given order. Their sizes are added
-    up.
-    """
+    """Return several handovers (sessions as text) as one, in the given order. Their sizes are added up."""
     every = [part.handed for part in parts]
     handed = replace(
         every[0],
@@ -139,8 +137,7 @@ def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
 
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
-    """Return a list with a warning if a handover (a session as text) exceeds the budget `wanted`; otherwise an empty
-    list.
+    """Return a list with a warning if a handover (a session as text) exceeds the budget `wanted`; else an empty list.
 
     The text can be longer than the original session.
     """

@@ -60,7 +60,7 @@ TextChange = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class NeutralMessage:
-    """A message, and the actions (tool calls) of the agent after it. `turn` is its number in ``show``."""
+    """A message, and the actions (tool calls) of the agent after it. `turn` is its number in the command ``show``."""
 
     role: Literal["user", "assistant"]
     turn: int
@@ -255,9 +255,7 @@ class _Outcomes:
 
 
 def changed(given: Given, patch: str) -> list[str]:
-    """Return the removed and added lines of an edit. They come from its diff `patch`; without one, from the call's
-    input.
-    """
+    """Return the removed and added lines of an edit, from its diff `patch`; without a diff, from the call's input."""
     if patch:
         return [line for line in patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")]
     if isinstance(given, str):
@@ -277,9 +275,7 @@ def _replaced(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_short(given: Given) -> str:
-    """Return a tool call's input on one shortened line, such as a plan or a question; an empty string for a trivial
-    input.
-    """
+    """Return a tool call's input, such as a plan or a question, on one shortened line; empty for a trivial input."""
     text = given if isinstance(given, str) else _dumped(given)
     return f"given {shorten(mask(text), GIVEN_CHARACTERS)}" if len(text) >= _WORTH_A_LINE else ""
 

@@ -182,8 +182,7 @@ def check_startable(request: ForkRequest) -> None:
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
-    """Refuse a session that cannot be forked to work in the directory `cwd`. Without `cwd`, that is the session's own
-    one.
+    """Refuse a session that cannot be forked to work in the directory `cwd` (by default the session's own).
 
     Raises:
         ForkRefused: the session cannot be forked.
@@ -327,8 +326,7 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def way_in_words(way: Way) -> str:
-    """Return a text about one way to fork a session: when the model last received its tokens, and if its cache holds
-    them.
+    """Return a text about one way to fork a session: when the model last received its tokens, and if they are cached.
 
     If the session has forgotten the matching exchange, the text also says whether this way has that exchange.
     """

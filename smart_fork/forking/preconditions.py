@@ -79,7 +79,7 @@ def limit(env: Mapping[str, str]) -> int:
 
 
 def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
-    """Return a check for a new worker. The check receives the running workers, and refuses if one has the session or
+    """Return a check for a new worker. Called with the running workers, it refuses if one of them has the session or
     name.
 
     With `counts`, the check also refuses if too many workers run. A worker in a person's own terminal does not count.
@@ -112,7 +112,7 @@ def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Call
 def occupant(session_id: str, running: Sequence[WorkerRecord], machine: Machine) -> WorkerRecord | None:
     """Return the worker that has the session open, out of the workers recorded as `running`.
 
-    Return `None` if none of them has it, or if that worker does not run any more.
+    Return `None` if none of them has the session open, or if the worker that had it has ended.
     """
     return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, machine)), None)
 
@@ -414,7 +414,7 @@ def check_permissions(request: LaunchRequest) -> None:
 def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
     """Refuse to resume a session in a new worktree, from an earlier message, or where the agent does not find its log.
 
-    Only a fork can do that.
+    Fork the session instead: a fork can be made in all these cases.
     """
     if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
@@ -463,7 +463,7 @@ def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:
-    """Return the resolved path of an existing directory. `hint` goes into the error.
+    """Return the resolved path of an existing directory. `hint` becomes the hint of the error.
 
     Raises:
         NotFound: there is no such directory.

@@ -208,7 +208,7 @@ class _Walk:
         return self._changed(orjson.dumps(walked).decode())
 
     def _in_context(self, value: Any) -> Any:
-        """Return a tool's input, in which each text is masked already, with further values masked because of their
+        """Return a tool's input, whose texts are masked already. Mask further values that are secret because of their
         names.
 
         A name, such as "password", can mark the value next to it as secret.
@@ -252,9 +252,7 @@ class _NamedSecrets:
         return value
 
     def _listed(self, values: list[Any]) -> list[Any]:
-        """Return a list of a program's arguments with secrets masked: the argument after an option such as
-        ``--token``.
-        """
+        """Return a list of program arguments, with each argument after an option such as ``--token`` masked."""
         for position in range(len(values) - 1):
             first, second = values[position : position + 2]
             if isinstance(first, str) and isinstance(second, str) and _TELLING.search(first):

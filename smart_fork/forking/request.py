@@ -248,8 +248,8 @@ class BranchRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """Rules for choosing one of the found sessions to fork. Without a rule or a session in the fork's request, none is
-    forked.
+    """Rules for choosing one of the found sessions to fork. If no rule applies and the request names no session, none
+    is forked.
 
     `auto_fork` forks the best session if it scores at least the search's `min_score`, by default
     `ranking.LIKELY_SCORE`. If several sessions fit about as well, `ask` lets the user choose one. `fork_index` forks
@@ -267,7 +267,7 @@ class SessionChoice:
 
 @dataclass(frozen=True, slots=True)
 class BestSessions:
-    """How many of the found sessions to fork, and the minimum score of each."""
+    """The number of found sessions to fork (`top`), and the minimum score that each of them needs."""
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
     min_score: float | None = said(float, help="Lowest score for --top. Default: 0.5.")

@@ -155,9 +155,7 @@ class NotForked(Value):
 
 @value
 class FannedOut(Value):
-    """The answer about several forks with one prompt. `left_out` counts found sessions that score too low to be
-    forked.
-    """
+    """The answer about several forks with one prompt. `left_out` counts found sessions with too low a score."""
 
     prompt: str
     forks: tuple[Forked | NotForked, ...]

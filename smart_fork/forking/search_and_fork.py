@@ -150,7 +150,7 @@ def _telling(library: Library) -> Progress:
 def _check_startable(hit: Hit, fork: ForkRequest) -> None:
     """Refuse a search result whose fork could not start.
 
-    A session of a teammate has no local log yet, so it is checked later.
+    A teammate's session has no log on this machine yet, so it is not checked here but when it is forked.
     """
     if hit.origin is None:
         plan.check_startable(replace(fork, session=hit.session_id))
@@ -175,8 +175,8 @@ def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
 
 
 def _is_barred(hit: Hit, library: Library) -> bool:
-    """Return True if the result is a teammate's session, and the settings do not allow to fork such a session
-    unasked.
+    """Return True if the result is a teammate's session that the settings do not allow to fork without asking the
+    user.
     """
     return bool(hit.origin or hit.author) and not (library.elsewhere and library.elsewhere.auto_fork)
 
@@ -219,7 +219,7 @@ def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
-    """Return the id of the session that fits best. If several fit about equally, return the first that needs no
+    """Return the id of the session that fits best. Of several that fit about equally, take one that needs no
     question.
     """
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])

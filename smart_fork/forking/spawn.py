@@ -94,7 +94,7 @@ def spawn(
 
 
 class ReadyWorker(NamedTuple):
-    """A checked worker or fork that can be started, and notes for the caller."""
+    """A worker or fork that was checked and can be started, and notes on it for the caller."""
 
     worker: PreparedWorker | Fork
     notes: Sequence[str]

@@ -410,8 +410,8 @@ class Attempt:
             raise ForkRefused(problem)
 
     def stage(self, plan: ForkPlan, spec: WorkerSpec, worker: WorkerRecord) -> list[str]:
-        """Write the files that the plan's command needs, such as a copy of the source session's log. Return user
-        notes.
+        """Write the files that the plan's command needs, such as a copy of the session's log. Return notes for the
+        user.
         """
         delete_leftover_logs()
         source = spec.source if spec.source and spec.source.turns else None

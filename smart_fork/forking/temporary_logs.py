@@ -1,4 +1,4 @@
-"""Temporary logs, written only to be read once and then deleted.
+"""Temporary session logs, written only to be read once and then deleted.
 
 A killed process leaves its temporary logs behind. The next command that forks, cuts (removes turns) or forgets
 sessions deletes them. Processes that write temporary logs hold a shared lock. Deleting needs the exclusive lock, so

@@ -135,7 +135,7 @@ class WorkerSpec:
         return change_summary(target, then, processes, worktree=committed)
 
     def known_until(self, session: Session) -> SessionKnowledge | None:
-        """Return which files and which repository state the fork will know from `session`; `None` if unknown."""
+        """Return the files and the state of the repository that a fork knows from `session`; `None` if unknown."""
         end = None
         written, point, excerpt = self.written, self.content.point, self.content.excerpt
         if written is not None or point is not None:
@@ -232,7 +232,7 @@ class LaunchedWorker:
 
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
-    """Return the answer about a started worker from its row in the registry."""
+    """Return the answer to the user about a started worker, from the worker's row in the registry."""
     return worker.told(
         StartedWorker, source_session_id=worker.source_session_id or None, log=worker.log_path, command=command,
         warnings=tuple(warnings), confirmed=confirmed,

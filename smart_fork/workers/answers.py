@@ -21,11 +21,11 @@ _OF_OTHERS = (
 
 @record
 class WorkerState(Value):
-    """A worker and what it is doing now. A terminal window that smart-fork did not open (a foreign window) has its
-    location only.
+    """A worker (an agent that smart-fork started) and what it is doing now.
 
-    The `agent_type` of a foreign window is ``?``. `first_answer` has the tokens of the worker's first answer, if its
-    log tells them: the cost of the fork.
+    `first_answer` has the tokens of the worker's first answer, if its log tells them: they are the cost of the fork.
+    The answer can also describe a foreign window, a terminal window that smart-fork did not open: it has a location
+    only, and its `agent_type` is ``?``.
     """
 
     worker_id: str | None
@@ -51,12 +51,13 @@ class WorkerState(Value):
 
     @classmethod
     def more(cls, known: WorkerState, **also: Any) -> Self:
-        """Return an answer of this subclass, with the values of `known` and the further values `also`."""
+        """Return an answer of this class, a subclass, with the values of `known` and the further values `also`."""
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values as a dictionary for JSON. For a window that smart-fork did not open, return only its
-        location.
+        """Return the values as a dictionary for JSON.
+
+        For a terminal window that smart-fork did not open, return only the values that locate it.
         """
         told = super().as_json()
         return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
@@ -64,7 +65,9 @@ class WorkerState(Value):
 
 @record
 class WorkerRead(WorkerState):
-    """A worker with its last messages. `earlier` counts its own messages before these; `next` suggests what to do."""
+    """A worker with its last messages. `earlier` counts its own messages before these; `next` suggests the next
+    step.
+    """
 
     next: str = rare("")
     notice: str = rare("")
@@ -74,7 +77,10 @@ class WorkerRead(WorkerState):
 
 @record
 class WorkerMessaged(WorkerState):
-    """A worker to which a message was delivered. `how` says in which way: typed, queued, answered, or resumed."""
+    """A worker to which a message was delivered. `how` names the way: typed, queued, answered or resumed.
+
+    "answered" means that an option of the worker's question was chosen, and "resumed" that its session was resumed.
+    """
 
     how: str
     warnings: tuple[str, ...]
@@ -82,7 +88,10 @@ class WorkerMessaged(WorkerState):
 
 @record
 class WorkerWaited(WorkerState):
-    """A worker that the caller waited for. `settled` is true if it is idle, waits for an answer, or has ended."""
+    """A worker that the caller waited for. `settled` is true if it is idle, waits for an answer, or has ended.
+
+    `last_words` is its last message.
+    """
 
     settled: bool
     last_words: str
@@ -90,7 +99,9 @@ class WorkerWaited(WorkerState):
 
 @record
 class WorkersWaited(Value):
-    """The workers that the caller waited for. `done` is false if the time ran out first; `next` suggests what to do."""
+    """The workers that the caller waited for. `done` is false if the waiting time ended first; `next` suggests the
+    next step.
+    """
 
     done: bool
     next: str = rare("")
@@ -112,9 +123,9 @@ class Workers(Value):
 
 @value
 class WorkerClosed(Value):
-    """A worker that the caller wanted to end.
+    """The result for a worker that the caller wanted to end. `closed` is true if it ran and was ended.
 
-    `note` says why it did not end, or why its worktree remains. `failed` is true if the worker could not be ended.
+    `failed` is true if it could not be ended. `note` says why it was not ended, or why its worktree was kept.
     """
 
     worker_id: str
@@ -130,17 +141,18 @@ class WorkerClosed(Value):
 
 @value
 class WorkersClosed(Value):
-    """The workers that the caller wanted to end, each with the result."""
+    """The answer about workers that the caller wanted to end: one result for each."""
 
     workers: tuple[WorkerClosed, ...]
 
 
 @record
 class Compared(Value):
-    """One compared worker: its last answer, its changes, its cost. Unknown values are null, and `notes` say why.
+    """One worker (an agent that smart-fork started) in a comparison: its last answer, its changes, its cost.
 
     `answer` is the worker's last message. `seconds` is the time from its start to its last activity. `files` and
-    `diff` are its committed, uncommitted and new files, compared with the commit that it started from.
+    `diff` are its committed, uncommitted and new files, compared with the commit that it started from. Unknown values
+    are null; `notes` say why.
     """
 
     worker_id: str
@@ -167,7 +179,9 @@ class Compared(Value):
     lines_removed: int | None = None
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return the known facts about the worker as pairs of label and text, in a fixed order."""
+        """Return facts about the worker as pairs of label and text, in a fixed order. Unknown facts have the text
+        "unknown".
+        """
         return [
             ("state", f"{self.state}, {self.status}" if self.status else self.state),
             ("time", "unknown" if self.seconds is None else duration(self.seconds)),
@@ -191,7 +205,7 @@ class Compared(Value):
 
 @value
 class Comparison(Value):
-    """The compared workers, side by side."""
+    """The answer that compares workers (agents that smart-fork started): one entry for each."""
 
     notice: str = rare("")
     workers: tuple[Compared, ...] = ()

@@ -1,4 +1,7 @@
-"""Comparison of workers (answers, changes, tokens, time), and the outcome of each one's work: merged or dropped."""
+"""Comparison of workers (agents that smart-fork started): their answers, changes, tokens and time.
+
+Also here: a person's verdicts on sessions, and whether git shows that a worker's commits were merged or dropped.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @value
 class NotedSession(Value):
-    """A session and the user's notes on it: verdict, tags and marks."""
+    """A session and the notes on it: a verdict on its work (merged, kept or dropped), tags, and marks such as a pin."""
 
     session_id: str
     agent_type: AgentName
@@ -47,7 +50,7 @@ class NotedSession(Value):
     @classmethod
     @bounded()
     def judge(cls, reference: str, outcome: session_notes.Outcome, reason: str = "") -> NotedSession:
-        """Record a person's verdict on a session: `outcome` and `reason`.
+        """Record a person's verdict on a session's work: the `outcome` (merged, kept or dropped) and the `reason`.
 
         Raises:
             SmartForkError: there is no such session, or it was forgotten.
@@ -67,11 +70,11 @@ class NotedSession(Value):
 
     @classmethod
     def mark(cls, references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
-        """Add `marks` (tags, or marks such as a pin) to sessions, or `remove` them. Return each session with its
-        notes.
+        """Add `marks` (tags, or marks such as a pin) to the sessions; with `remove`, remove the marks. Return sessions
+        with notes.
 
         Raises:
-            SmartForkError: a session does not exist, or was forgotten; the sessions after it stay unmarked.
+            SmartForkError: a session does not exist (then none is marked), or was forgotten (earlier ones are marked).
         """
         found = [sessions.locate(one) for one in references]
         for one in found if marks else ():
@@ -91,7 +94,9 @@ class NotedSession(Value):
 
     @classmethod
     def about(cls, reference: str, processes: Processes) -> NotedSession:
-        """Return a session with its notes. If a worker has the session, first record what git shows about its work.
+        """Return a session with the user's notes on it.
+
+        If a worker has the session, first record whether git shows the worker's commits as merged or dropped.
 
         Raises:
             SmartForkError: there is no such session.
@@ -103,8 +108,10 @@ class NotedSession(Value):
 
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
-    """Record for those `workers` without a verdict whether git shows their work as merged or dropped. Failures are
-    only logged.
+    """Record for each of `workers` whether git shows its commits as merged or dropped, unless it has a verdict
+    already.
+
+    Errors are only logged.
     """
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
@@ -159,7 +166,10 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
 
 
 def _is_merged(there: Repository, tip: str, base: str) -> bool:
-    """Return True if the branch `tip` has commits beyond `base`, and HEAD has all of them or equal patches."""
+    """Return True if the branch `tip` has commits beyond `base`, and the checked-out branch contains all of them.
+
+    A commit with the same patch as one of them counts as that commit.
+    """
     made = there.git("rev-list", "--count", tip, f"^{base}")
     if not made.ok or made.text == "0":
         return False
@@ -176,10 +186,10 @@ MAX_PATCH_CHARACTERS = 1_000_000
 
 
 def compare(references: Sequence[str], processes: Processes, *, patch: bool = False) -> list[Compared]:
-    """Compare the workers that `references` name, or the workers of the last fan-out (one prompt given to several
-    forks).
+    """Compare the workers that `references` name. Without names, compare the last fan-out: forks that got one prompt
+    together.
 
-    With `patch`, each answer contains the full diff of the worker's changes.
+    With `patch`, each entry contains the full diff of the worker's changes.
 
     Raises:
         NotFound: there is no such worker, or there was no fan-out.
@@ -198,7 +208,10 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
 
 
 def grouped_by_start(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord]]]:
-    """Yield, for each prompt, the groups of workers that received it together. Workers and groups are newest first."""
+    """Yield one list for each prompt: the groups of workers that were started together with this prompt.
+
+    `workers` must be newest first; the groups, and the workers in each group, are too.
+    """
     by_prompt: dict[str, list[list[WorkerRecord]]] = {}
     for worker in workers:
         groups = by_prompt.setdefault(worker.prompt, []) if worker.prompt else []
@@ -212,7 +225,7 @@ def grouped_by_start(workers: Sequence[WorkerRecord]) -> Iterator[list[list[Work
 def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     """Return the newest group of workers that received one prompt together. `workers` has all workers, newest first.
 
-    The result is sorted by the numbers in the names, since the order of registration is random.
+    The result is sorted by the numbers in the workers' names, since their order in the registry is random.
 
     Raises:
         NotFound: no two workers received a prompt together.
@@ -236,7 +249,7 @@ def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Com
 
 
 def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
-    """Return the comparison entry `one` with answer, times and tokens from the worker's log."""
+    """Return the comparison entry `one`, completed with the answer, times and tokens from the worker's log."""
     try:
         session, log = _session(worker)
         own = worker.own_part(session)
@@ -259,7 +272,10 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
 
 
 def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
-    """Return the comparison entry `one` with the changes in the worker's worktree; with `patch`, also the full diff."""
+    """Return the comparison entry `one`, completed with the changes in the worker's worktree.
+
+    With `patch`, the entry also has the full diff of the changes.
+    """
     if not (worker.worktree and worker.base_commit):
         return replace(one, notes=(*one.notes, "Its changes are not known: it has no worktree of its own"))
     if not Path(worker.worktree).is_dir():

@@ -1,4 +1,4 @@
-"""Script that runs a command from a JSON file in its own place, for commands too long for a terminal's arguments."""
+"""Script that reads a command from a JSON file and replaces itself with it: for commands too long for a terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 def main(path: Path) -> None:
     """Read a command from the file `path`, delete the file, and replace this process with the command.
 
-    The file can name a working directory, a full environment (`env`), or variables to add to the current one
-    (`given`).
+    The command usually gets this process's directory and environment. The file can name another directory (`cwd`), a
+    full environment (`env`), or variables to add (`given`).
     """
     command = json.loads(path.read_bytes())
     path.unlink()

@@ -1,8 +1,11 @@
-"""Messages to workers: typed into a running worker's terminal, or sent by resuming its session if it has no terminal.
+"""Messages to workers (agents that smart-fork started).
 
-The rules follow Claude Code 2.1 and Codex 0.169. Pasted text is text, including its newlines. Enter does not submit a
-line that ends with a backslash, or with a file name after ``@``. Text typed while the agent works is kept until it is
-done.
+A message is typed into a running worker's terminal. If the worker has no terminal, its session is resumed with the
+message as the prompt.
+
+The rules follow Claude Code 2.1 and Codex 0.169. In pasted text, newlines are part of the text. Enter does not submit
+a line that ends with a backslash, or with a file name after ``@``. The agent keeps text that is typed while it works,
+and reads the text when its work is done.
 """
 
 from __future__ import annotations
@@ -48,12 +51,11 @@ def message_worker(
     reference: str, text: str, *, queue: bool = False, answer: bool = False,
     meant: Callable[[str | None], bool] = lambda _asked: True, around: Machine | None = None,
 ) -> WorkerMessaged:  # fmt: skip
-    """Send `text` to a worker. With `answer`, `text` is the number of an option to choose in the question that it
-    shows.
+    """Send `text` to a worker (an agent that smart-fork started).
 
-    The option is chosen only if `meant` accepts that question. If the worker has ended and a later worker continues
-    its session, the later worker receives the message. With `queue`, a working agent reads the message when it is
-    done.
+    If the worker has ended and a later worker continues its session, the later worker receives the message. With
+    `queue`, a working agent reads the message when its work is done. With `answer`, the worker must show a question,
+    and `text` is the number of the option to choose. The option is chosen only if `meant` accepts the question's text.
 
     Raises:
         Usage: the text is empty, or there is no such option.
@@ -73,7 +75,8 @@ def message_worker(
 
 
 def typed_text(text: str) -> str:
-    """Return `text` made safe to paste: without control characters, and so that every agent takes it as plain words.
+    """Return `text` without control characters, and changed so that every agent takes it as a message, not as a
+    command.
 
     Raises:
         Usage: the remaining text is empty or too long.
@@ -86,9 +89,9 @@ def typed_text(text: str) -> str:
 
 
 def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
-    """Return a plan that resumes the worker's session with the prompt `text`, without a window.
+    """Return a plan that resumes the worker's session with the prompt `text`, without a terminal window.
 
-    It runs as the same worker, with the same permissions.
+    The resumed agent keeps the worker's id and permissions.
 
     Raises:
         ForkRefused: the worker's session is unknown.
@@ -112,9 +115,9 @@ def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:
-    """Move the selection in the shown question to option `number`, with arrow keys.
+    """Move the selection to option `number` of the question on the screen, with arrow keys.
 
-    After each key press, wait until the screen shows its effect.
+    After each key press, wait until the screen has changed.
     """
     for _ in question.options:
         asked = typist.asked()
@@ -130,7 +133,7 @@ def _mark(typist: Typist, question: Question, number: str) -> None:
 
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
-    """Hold a lock for a worker, so that two processes cannot type into its input line at the same time."""
+    """Hold a lock for a worker, so that two processes cannot type into the worker's terminal at the same time."""
     with held_file(private_dir(state_home() / "locks") / f"{worker.id}.lock", TURN_SECONDS) as ours:
         if not ours:
             raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.")
@@ -198,8 +201,9 @@ class _Talk:
         return "typed"
 
     def _is_queued(self, text: str) -> bool:
-        """Hand the message to the agent's own command for queued messages, which needs no window. Return True on
-        success.
+        """Pass the message to the agent's own command for queued messages, which needs no window.
+
+        Return True on success, False if the agent has no such command or the command failed.
         """
         worker, around = self.worker, self.around
         agent = AGENTS[worker.agent]
@@ -277,7 +281,9 @@ class _Talk:
         return "resumed"
 
     def _ended(self, place: WorkerPlace, started: WorkerLocation, how: str) -> ProgramFailed:
-        """Record in the registry that the worker has ended. Return an error with `how` it ended and its last output."""
+        """Record in the registry that the worker has ended. Return an error that says `how`, with the worker's last
+        output.
+        """
         said = place.ended(started, self.around.processes, self.around.env)
         self.registry.set_state(self.worker.id, "ended")
         return ProgramFailed(f"{self.worker.id} {how}: {ending(said or NOTHING, 500) or 'it said nothing'}")
@@ -289,7 +295,9 @@ class _Talk:
         return self.watcher.look(self.worker, self.registry)
 
     def _written(self) -> int:
-        """Return the size of the worker's log in bytes."""
+        """Return the size of the worker's log in bytes; 0 without a log. A larger log shows that the worker took the
+        message.
+        """
         path = self.watcher.log_of(self.worker)
         try:
             return path.stat().st_size if path else 0

@@ -1,6 +1,7 @@
-"""Base of all kinds of places where a worker can run, and typing into a worker's terminal.
+"""Places in which a worker (an agent that smart-fork started) can run, and typing into a worker's terminal.
 
-Defined here: the base class, a background process, the agent's own background sessions, and the current terminal.
+Here are the base class of all kinds of places, and three kinds: a background process, a background session managed by
+the agent, and the current terminal.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ _HANDED_OVER = ".command.json"
 
 @dataclass(frozen=True, slots=True)
 class WorkerLocation:
-    """Where a running worker is found: its process, its terminal, its output file.
+    """Where a running worker is found: its process, its terminal, its output file (`log`).
 
-    `attach` is the command that shows the worker to a person. `worker_id` is the worker that started the process.
+    `attach` is the command that shows the worker to a person. `worker_id` is the id of the worker to which the process
+    belongs.
     """
 
     terminal_id: str | None = None
@@ -63,8 +65,9 @@ class WorkerLocation:
 
 
 class WorkerPlace:
-    """A kind of place to run a worker, such as a tmux window. It passes arguments to the agent unchanged, without a
-    shell.
+    """A kind of place to run a worker, such as a tmux window.
+
+    Arguments are passed to the agent unchanged, without a shell.
     """
 
     #: The place's name, and its only agent, if it has one.
@@ -79,8 +82,9 @@ class WorkerPlace:
 
     @property
     def restarts(self) -> bool:
-        """Return True if messages are sent by resuming the session, because this kind of place has no window to type
-        in.
+        """Return True if this kind of place has no window to type in.
+
+        Messages are then sent by resuming the worker's session.
         """
         return self.headless or self.agent is not None
 
@@ -89,15 +93,19 @@ class WorkerPlace:
         return True
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment variables that a program here has even if its starter passes none, such as those of
-        tmux.
+        """Return the environment variables that a program in this kind of place has besides those that its starter
+        passes.
+
+        In a tmux window, for example, these are the tmux server's.
         """
         return {}
 
     def start(
         self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
     ) -> WorkerLocation:
-        """Start the plan's command in this place, with exactly the environment `env` if the place allows that.
+        """Start the plan's command in a new place of this kind. Return where it runs.
+
+        Its environment is exactly `env`, if this kind of place allows that.
 
         Raises:
             SmartForkError: the command could not be started.
@@ -113,7 +121,7 @@ class WorkerPlace:
         return is_running(started, processes)
 
     def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
-        """Return the question that the worker waits on, if the place can tell; otherwise an empty string."""
+        """Return the question that the worker waits on, if this kind of place can tell; otherwise an empty string."""
         return ""
 
     def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
@@ -125,10 +133,11 @@ class WorkerPlace:
         return None
 
     def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """Paste `text` into the worker's terminal in one piece: no character acts as a key, and nothing is submitted.
+        """Paste `text` into the worker's terminal in one piece, without submitting it. No character in it acts as a
+        key.
 
         Raises:
-            ForkRefused: the worker takes no input, has ended, or is not provably ours.
+            ForkRefused: such a place takes no input, the worker has ended, or its process may be another program's.
         """
         raise ForkRefused(*self.untyped)
 
@@ -141,10 +150,10 @@ class WorkerPlace:
         raise ForkRefused(*self.untyped)
 
     def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        """Ask the worker to end, and close its window. It may still be ending when this method returns.
+        """Ask the worker to end, and close its window. The worker may still be ending when this method returns.
 
         Raises:
-            ForkRefused: the process is not provably ours.
+            ForkRefused: the process with the worker's id may be another program's.
         """
         raise NotImplementedError
 
@@ -173,7 +182,8 @@ def is_running(started: WorkerLocation, processes: Processes) -> bool:
 def has_ended(started: WorkerLocation, processes: Processes) -> bool:
     """Return True if the worker's process has ended, or if its process id belongs to another worker now.
 
-    A process without any worker id in its environment counts as the worker: it may be about to become the agent.
+    Unlike in `is_running`, a process without any worker's id in its environment counts as the worker's: it may be a
+    starter that is about to become the agent.
     """
     if started.pid is None:
         return False
@@ -198,7 +208,7 @@ def worker_file(worker: WorkerRecord, suffix: str) -> Path:
 
 
 def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> list[str]:
-    """Return a short command that replaces itself with `command`, read from a private file that it deletes."""
+    """Return a short command that runs `command`: it reads `command` from a private file, and deletes that file."""
     file = worker_file(worker, f".{secrets.token_hex(4)}{_HANDED_OVER}")
     for other in file.parent.glob(f"*{_HANDED_OVER}"):  # what nobody came for
         with contextlib.suppress(OSError):
@@ -209,7 +219,10 @@ def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> li
 
 
 def remove_command_file(command: Sequence[str]) -> None:
-    """Delete the private file of a command from `command_through_file` that will not be started."""
+    """Delete the private file of a command made by `command_through_file`, because the command will not be started.
+
+    Other commands have no such file; then do nothing.
+    """
     if command[-1].endswith(_HANDED_OVER):
         Path(command[-1]).unlink(missing_ok=True)
 
@@ -230,7 +243,8 @@ class Typist:
     around: Machine
 
     def type(self, text: str) -> None:
-        """Paste `text`, and wait until the screen shows it: Enter pressed earlier could count as a part of the paste.
+        """Paste `text`, and wait until the screen shows it: an Enter pressed earlier could be taken as a part of the
+        text.
 
         Raises:
             ForkRefused: see `WorkerPlace.paste`.
@@ -249,7 +263,7 @@ class Typist:
     def send(self, text: str, done: Callable[[], bool], seconds: float) -> bool:
         """Press Enter until `done` returns True, but only while the input line still holds `text`.
 
-        Return True if that happened within `seconds`.
+        Return True if `done` returned True within about `seconds`.
         """
         for _ in range(_TRIES):
             self.press("Enter")
@@ -275,7 +289,7 @@ class Typist:
         return self.screen.holds(self.shown() or "", text)
 
     def wait(self, look: Callable[[], bool], seconds: float) -> bool:
-        """Call `look` until it returns True or `seconds` have passed. Return its last result."""
+        """Call `look` until it returns True, for at most `seconds`. Return the last result of `look`."""
         deadline = self.around.clock.now() + seconds
         while not (found := look()) and self.around.clock.now() < deadline:
             self.around.clock.sleep(_LOOK_SECONDS)
@@ -291,7 +305,9 @@ _FIRST_WORD = re.compile(r"\A\S*")
 
 
 class ProcessPlace(WorkerPlace):
-    """A background process as the place of a worker: the agent runs without a terminal until it has answered."""
+    """A background process as the place of a worker: the agent runs without a terminal, answers its prompt, and
+    ends.
+    """
 
     name = "process"
     headless = True
@@ -332,7 +348,9 @@ _listed: dict[tuple[str | None, ...], tuple[float, Mapping[str, BackgroundSessio
 
 @dataclass(frozen=True, slots=True)
 class BackgroundPlace(WorkerPlace):
-    """A background session that the agent itself manages, as the place of a worker. The place has the agent's name."""
+    """A background session that the agent itself manages, as the place of a worker. The place's name is the agent's
+    name.
+    """
 
     name: str
     agent: AgentName
@@ -419,7 +437,9 @@ class BackgroundPlace(WorkerPlace):
         return processes.run(argv, cwd=Path(os.sep), env=env, timeout=VERB_SECONDS, whom=words[0])
 
     def _around(self, started: WorkerLocation, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return `env` with the agent home directory that has the session: a person may have several accounts."""
+        """Return `env` with the agent home directory (one for each of a person's accounts) that has the worker's
+        session.
+        """
         with self._home(started):
             return {**env, **AGENTS[self.agent].home.environment()}
 
@@ -429,7 +449,7 @@ class BackgroundPlace(WorkerPlace):
 
 
 class HerePlace(WorkerPlace):
-    """The current terminal as the place of a worker: this process becomes the agent, so that the agent owns the
+    """The current terminal as the place of a worker: this process is replaced by the agent, which then uses the
     terminal.
     """
 
@@ -441,7 +461,7 @@ class HerePlace(WorkerPlace):
     def start(
         self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
     ) -> WorkerLocation:
-        """See `WorkerPlace.start`. Does not return."""
+        """See `WorkerPlace.start`. This process is replaced by the agent, so the method does not return."""
         sys.stdout.flush()
         with contextlib.suppress(OSError):  # what stderr has not taken is lost, and the agent starts
             sys.stderr.flush()

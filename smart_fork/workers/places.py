@@ -1,6 +1,7 @@
-"""The list of all kinds of places to run a worker, checks that workers are alive, and recovery after crashes.
+"""All kinds of places in which a worker (an agent that smart-fork started) can run, checks that workers are alive, and
+recovery after crashes.
 
-A new kind of place is one class and one line here.
+A new kind of place is one class, and one line in this module.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ PLACES: tuple[WorkerPlace, ...] = (
 
 
 def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
-    """Return the kind of place called `name`. Without a name, return tmux if it is installed, otherwise a process.
+    """Return the kind of place called `name`. Without a name, return tmux if it is installed, otherwise a background
+    process.
 
-    If the agent's version is too old for its own background sessions, return a process instead.
+    If `name` is an agent's own background sessions, and the installed version has none, return a process instead.
 
     Raises:
         Usage: there is no such place.
@@ -83,8 +85,9 @@ BECOMING_SECONDS = 60.0
 def is_alive(
     worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
 ) -> bool:
-    """Return True if a worker still has a process or a window. This is checked, since the registry can be out of
-    date.
+    """Return True if a worker still has a process or a window.
+
+    The registry row `worker` can be out of date, so the system is asked.
     """
     if worker.is_over:
         return False
@@ -105,7 +108,7 @@ def is_alive(
 
 
 def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
-    """Mark workers in the registry as ended if they no longer run. Return the marked workers."""
+    """Mark the workers that no longer run as ended in the registry. Return these workers."""
     panes = Panes(processes, env)
     gone = [
         worker
@@ -123,10 +126,9 @@ def _is_being_made(worker: WorkerRecord, processes: Processes, now: float, began
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:
-    """Return True if the worker's process may be about to become the agent: it began just now, without the worker's
-    id.
+    """Return True if the worker's process may be about to become the agent: it has just begun in a terminal.
 
-    Until then, its environment lacks the id by which `is_running` knows a worker.
+    Such a process lacks the worker's id in its environment, by which the agent's process is recognized later.
     """
     if began is None or now - began >= BECOMING_SECONDS:
         return False
@@ -146,10 +148,10 @@ def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str
 def reconcile(
     registry: Registry, processes: Processes, env: Mapping[str, str], *, now: float | None = None
 ) -> tuple[list[WorkerRecord], list[WorkerRecord]]:
-    """Update the registry to what runs on this machine. A second call changes nothing.
+    """Change the registry to match what runs on this machine. A second call changes nothing.
 
-    Return the workers that turned out to have ended, and the workers whose session was identified. Workers that cannot
-    be checked stay unchanged.
+    Return the workers that were found to have ended, and the workers whose session was identified now. Workers that
+    cannot be checked stay unchanged.
     """
     moment_now = time.time() if now is None else now
     panes = Panes(processes, env)
@@ -167,9 +169,10 @@ def tree_of(worker: WorkerRecord) -> Worktree | None:
 
 
 def undo_cut_off(registry: Registry, around: Machine) -> None:
-    """Delete the worktrees and log copies of starts that were cut off: smart-fork died before the agent ran.
+    """Delete the worktrees and log copies that were made for workers whose start was cut off.
 
-    What git cannot remove now is tried again in the next call.
+    A start is cut off if smart-fork dies before the agent runs. If a worktree cannot be removed now, the next call
+    tries again.
     """
     for worker in registry.workers(states=["starting", "failed"]):
         tree, copy = tree_of(worker), Path(worker.copied_to) if worker.copied_to else None
@@ -192,8 +195,8 @@ def undo_cut_off(registry: Registry, around: Machine) -> None:
 
 
 def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
-    """Delete the log copy made for a worker, unless its session was continued in it, or it is the session's last
-    log.
+    """Delete the log copy made for a worker. Keep it if its session was continued in it, or if no other log has the
+    session.
     """
     reader = READERS[worker.agent]
     if copy.is_file():
@@ -205,7 +208,7 @@ def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
 
 
 def recover() -> None:
-    """Update the registry to what runs on this machine, if there is a registry. Each server does this once at its
+    """Change the worker registry, if it exists, to match what runs on this machine. Servers do this once when they
     start.
     """
     if not has_registry():
@@ -218,9 +221,9 @@ def recover() -> None:
 
 
 def _marked(worker: WorkerRecord) -> int | None:
-    """Return the id of the only process with the worker's id in its environment; `None` if there is none or several.
+    """Return the id of the process that has the worker's id in its environment. Its child processes are not counted.
 
-    Children of such a process are not counted.
+    Return `None` if there is no such process, or several.
     """
     import psutil  # takes a while, and only a server asks
 

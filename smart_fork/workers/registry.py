@@ -50,9 +50,9 @@ _Told = TypeVar("_Told", bound=Value)
 class WorkerRecord:
     """A worker's row in the registry. A worker is an agent that smart-fork started.
 
-    `id` is ``{agent}-{milliseconds}``. `session_id` is `None` until known; a later worker may continue the session.
-    `source_session_id` is empty for a new session. `worktree` and `branch` were made for the worker, on top of
-    `base_commit`. `copied_to` is the log copy made for it. `status_note` is the question it waits on.
+    `id` is ``{agent}-{milliseconds}``. `session_id` is `None` until known; a later worker may continue that session.
+    `source_session_id` is the forked or resumed session, or empty. `worktree` and `branch`, on top of `base_commit`,
+    and the log copy `copied_to` were made for the worker. `status_note` is the question that it waits on.
     """
 
     #: The permission mode of a worker that never asks, in Claude Code's word.
@@ -100,14 +100,12 @@ class WorkerRecord:
         return self.kind in ("fork", "branch")
 
     def own_part(self, session: Session) -> tuple[Turn, ...]:
-        """Return the worker's own turns in order: those since its start. Turns copied from its parent are older."""
+        """Return the worker's turns in `session`: those since its start. Earlier turns were copied from its parent."""
         start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= self.started_at), None)
         return session.turns[start:] if start is not None else ()
 
     def told(self, kind: type[_Told], **also: Any) -> _Told:
-        """Return an answer of class `kind`, with this worker's values for its fields. `also` adds or overrides
-        fields.
-        """
+        """Return an answer of class `kind` whose fields have this worker's values. `also` adds or overrides values."""
         known = {"worker_id": self.id, "agent_type": self.agent}
         known |= {one.name: getattr(self, one.name) for one in fields(self)}
         return kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known} | also)
@@ -149,8 +147,8 @@ class Registry:
         """Register a worker before its start, under a unique id. Secrets are masked here and in all later updates.
 
         A worker without a name is named by its id. With `numbered`, a name that a running worker has gets a number
-        appended. `admit` receives the running workers and can refuse the new one by raising; no other process can
-        start one in between.
+        appended. `admit` is called with the running workers, and can refuse the new one by raising. No other process
+        can register a worker between that check and this registration.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
@@ -179,17 +177,17 @@ class Registry:
         return self._by_id(identity)
 
     def set_planned(self, identity: str, tree: Tree) -> WorkerRecord:
-        """Record the worktree that is about to be made for a worker, so that a cut-off start can be undone."""
+        """Record the worktree that is about to be made for a worker. If the start is cut off, it can be removed."""
         return self._set(identity, _TREE, *tree)
 
     def set_copying(self, identity: str, path: Path) -> WorkerRecord:
-        """Record the log copy that is about to be made for a worker, so that a cut-off start can be undone."""
+        """Record the log copy that is about to be made for a worker. If the start is cut off, it can be deleted."""
         return self._set(identity, "copied_to = ?", str(path))
 
     def set_ready(
         self, identity: str, *, cwd: Path, tree: Tree | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
-        """Record a worker's directory, worktree, start time, and its session if that is new and its id known."""
+        """Record a worker's directory, worktree, start time, and its session's id, if it is a new session."""
         values = (str(cwd), _iso(now), *(tree or (None, None, None)))
         return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
@@ -206,18 +204,18 @@ class Registry:
         )  # fmt: skip
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
-        """Record a worker's process and terminal if its start was cut off before `set_started`. Known values stay."""
+        """Record process and terminal of a worker whose start was cut off before `set_started`. Known values stay."""
         what = "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)"
         return self._set(identity, what, pid, terminal_id)
 
     def set_session_id(self, identity: str, session_id: str) -> WorkerRecord:
-        """Record the worker's session. A session belongs to one worker, its newest; a worker may change its session."""
+        """Record the worker's session in place of its earlier one. The session then belongs to no other worker."""
         with immediate(self._db):
             self._own(identity, session_id)
         return self._by_id(identity)
 
     def set_state(self, identity: str, state: State, *, now: float | None = None) -> WorkerRecord:
-        """Record the state of a worker. For an ended worker, also record the time, and clear its last status."""
+        """Record the state of a worker. If it has ended, also record the time, and clear its status and question."""
         if state not in ENDED_STATES:
             return self._set(identity, "state = ?, ended_at = NULL", state)
         return self._set(
@@ -230,7 +228,7 @@ class Registry:
         return self._set(identity, "pid = NULL")
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
-        """Record that a worker, last `seen` running, has ended. Return `None` if it was resumed in the meantime."""
+        """Record that the worker `seen`, read as running, has ended. If it was resumed meanwhile, return `None`."""
         with immediate(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
@@ -238,7 +236,7 @@ class Registry:
         return self.set_state(seen.id, "ended" if seen.pid or seen.terminal_id else "failed", now=now)
 
     def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> WorkerRecord:
-        """Record the status that the worker's hooks report; `note` is the question it waits on."""
+        """Record the status that the worker's hooks report. `note` is the question that the worker waits on."""
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
     def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
@@ -247,15 +245,15 @@ class Registry:
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
 
     def erase(self) -> bool:
-        """Erase the text of changed and deleted rows from the file. Return False if another reader still holds it."""
+        """Erase the text of changed and deleted rows from the file. Return False if another reader prevents that."""
         return compact(self._db)
 
     def find(self, identity: str) -> WorkerRecord | None:
-        """Return the worker with exactly this id."""
+        """Return the worker with exactly this id, if there is one."""
         return self._first("WHERE id = ?", identity)
 
     def of_session(self, session_id: str) -> WorkerRecord | None:
-        """Return the worker that has or had this session."""
+        """Return the worker that has this session, otherwise the worker that had it last, if any."""
         return self._first(
             "WHERE session_id = ?1 OR id = (SELECT worker_id FROM worker_sessions WHERE session_id = ?1)"
             " ORDER BY session_id = ?1 DESC LIMIT 1",
@@ -263,18 +261,18 @@ class Registry:
         )
 
     def successor(self, worker: WorkerRecord) -> WorkerRecord:
-        """Return the worker that continues the session of `worker` now: a later worker, or `worker` itself."""
+        """Return the worker that has the session of `worker` now: `worker` itself, or a later one that resumed it."""
         later = self.of_session(worker.session_id) if worker.session_id else None
         return later if later and later.session_id == worker.session_id else worker
 
     def get(self, reference: str) -> WorkerRecord:
         """Return the worker with this id, session id, terminal or name, or with a unique beginning of an id.
 
-        For a name or terminal, a running worker comes before an ended one, then the newest first.
+        If several have the same name or terminal, running workers come before ended ones, newer before older.
 
         Raises:
             NotFound: the caller may see no such worker.
-            Usage: the beginning, or the name of running workers, matches several.
+            Usage: the beginning matches several workers, or several running workers have the name.
         """
         shown, reference = quoted(reference), storable(reference)
         known = self.find(reference) or self.of_session(reference)
@@ -312,7 +310,7 @@ class Registry:
         return [worker for worker in found if states is None or worker.state in states]
 
     def spawned_by(self, session_id: str) -> list[WorkerRecord]:
-        """Return the workers that a session started, and the workers that these started in turn, oldest first."""
+        """Return the workers that a session started, and the workers that those workers started, oldest first."""
         return self._select(
             "WHERE id IN (WITH RECURSIVE below (id, session) AS ("
             " SELECT id, s.session_id FROM workers LEFT JOIN worker_sessions s ON worker_id = id"
@@ -324,9 +322,7 @@ class Registry:
         )
 
     def depth(self, session_id: str) -> int:
-        """Return the nesting depth of a session: how many workers started each other above it; 0 for a person's
-        session.
-        """
+        """Return the nesting depth of a session: 0 for a person's, 1 for a worker's that it started, and so on."""
         found = self._db.execute(
             "WITH RECURSIVE above (caller, depth) AS ("
             " SELECT caller_session_id, 1 FROM workers JOIN worker_sessions s ON worker_id = id WHERE s.session_id = ?"
@@ -359,7 +355,7 @@ class Registry:
         return {Path(path): session_id for path, session_id in rows}
 
     def _own(self, identity: str, session_id: str) -> None:
-        """Make a worker the owner of a session. Its earlier owner keeps the id as its last session."""
+        """Make a worker the owner of a session. The row of the earlier owner keeps the id as its last session."""
         self._db.execute(
             "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
         )
@@ -395,7 +391,7 @@ class Registry:
 
     @classmethod
     def known_workers(cls) -> list[WorkerRecord]:
-        """Return all workers, newest first. Without a registry, return an empty list and create none."""
+        """Return all workers, newest first. Without a registry, return an empty list, and create no registry."""
         if not has_registry():
             return []
         with Registry() as registry:
@@ -403,7 +399,7 @@ class Registry:
 
     @classmethod
     def known_worker(cls, session_id: str) -> WorkerRecord | None:
-        """Return the worker that has or had this session. Without a registry, return `None` and create none."""
+        """Return the worker that has or had this session. Without a registry, return `None`, and create no registry."""
         if not has_registry():
             return None
         with Registry() as registry:
@@ -411,7 +407,7 @@ class Registry:
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
-    """Return a database row as a worker. Unknown words of other versions get defaults, so that it stays visible."""
+    """Return a database row as a worker. Words unknown to this version get defaults, so that it stays listed."""
     for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", Kind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise
@@ -425,10 +421,10 @@ def _iso(moment: float | None = None) -> str:
 
 
 def open_database(path: Path, patience: int) -> apsw.Connection:
-    """Open the database, creating it if missing. Wait for other processes up to `patience` milliseconds.
+    """Open the registry's database, creating it if missing. Wait for other processes up to `patience` milliseconds.
 
     Raises:
-        RegistryUnavailable: it is damaged, was written by a newer version, or cannot be opened.
+        RegistryUnavailable: the file is damaged, was written by a newer version, or cannot be opened.
     """
     private_dir(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
@@ -443,7 +439,7 @@ def open_database(path: Path, patience: int) -> apsw.Connection:
 
 
 def registry_error(path: Path, error: apsw.Error) -> RegistryUnavailable:
-    """Return `error` as an error of this registry, with advice. A damaged file stays in place: it cannot be rebuilt."""
+    """Return a database `error` as an error of the registry, with advice. A damaged file is kept, with all its data."""
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return RegistryUnavailable(
             f"The register of workers, {path}, is damaged: {error}",

@@ -1,4 +1,4 @@
-"""The path of the worker registry, a database. Looking for it never creates it."""
+"""The path of the worker registry, a database. These functions never create the file."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def registry_file() -> Path:
 
 
 def has_registry() -> bool:
-    """Return True if the registry exists: smart-fork has started a worker before. Does not open the database."""
+    """Return True if the worker registry exists: smart-fork has started a worker before. The database is not opened."""
     return registry_file().exists()

@@ -1,8 +1,9 @@
-"""Observation of workers: the list of running workers, their activity and messages, and waiting for them.
+"""Observation of workers (agents that smart-fork started): listing them, their activity and messages, and waiting for
+them.
 
-An agent's hooks report when it begins, stops and asks. The end of its log says so a moment later. Its screen shows
-questions that neither has recorded. Of hooks and log, the newer one counts; the screen is read unless that one says
-"idle".
+There are three sources. An agent's hooks report when it begins, stops and asks. The end of its log shows the same a
+moment later. Its screen shows questions that neither hooks nor log have recorded. The newer report of hooks and log
+counts. If that report is "idle", the screen is not read.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ SETTLED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a worker is doing, as seen in its process, hooks, log and screen.
+    """What a worker is doing, as found from its process, hooks, log and screen.
 
-    `question` is the question that it waits on. `said` is the last output of an ended worker. `first_answer` has the
-    tokens of its first answer, if its log tells them.
+    `question` is the question that the worker waits on. `said` is the last output of an ended worker. `first_answer`
+    has the tokens of the worker's first answer, if its log tells them.
     """
 
     state: State
@@ -72,7 +73,7 @@ class Observation:
 
     @property
     def settled(self) -> bool:
-        """Return True if the worker does nothing more by itself: it is idle, waits for an answer, or has ended."""
+        """Return True if the worker will not continue by itself: it is idle, waits for an answer, or has ended."""
         return self.is_over or self.status in ("idle", "waiting")
 
     @property
@@ -82,7 +83,7 @@ class Observation:
 
 
 class WorkerReader:
-    """A reader of what workers do and say. It reads a log again only if the log has changed."""
+    """Reads what workers (agents that smart-fork started) do and say. A log is read again only if it has changed."""
 
     def __init__(self, around: Machine | None = None) -> None:
         self.around = around or Machine()
@@ -91,8 +92,9 @@ class WorkerReader:
         self._searched: dict[str, float] = {}
 
     def look(self, worker: WorkerRecord, registry: Registry) -> Observation:
-        """Return what `worker` is doing. Record in the registry if it has ended, or if its session is identified only
-        now.
+        """Return what `worker` is doing.
+
+        If it has ended, or if its session can be identified only now, record that in the registry.
         """
         worker = self._with_session(worker, registry)
         wrote, took = self._activity(worker)
@@ -137,7 +139,7 @@ class WorkerReader:
         return None
 
     def log_of(self, worker: WorkerRecord) -> Path | None:
-        """Return the path of the worker's log, if it exists by now."""
+        """Return the path of the log of the worker's session; `None` if there is no log yet."""
         if worker.session_id is None or worker.agent not in READERS.names:
             return None
         known = self._logs.get(worker.session_id)
@@ -149,7 +151,9 @@ class WorkerReader:
         return known
 
     def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
-        """Return the worker with its session id. If the start could not identify the session, search for it."""
+        """Return the worker with its session id. If the registry lacks the id, search the newest logs for the
+        session.
+        """
         now = self.around.clock.now()
         if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
             return worker
@@ -178,7 +182,7 @@ class WorkerReader:
         return wrote, took
 
     def _ended(self, worker: WorkerRecord) -> Masked | None:
-        """Return the last output of an ended worker; `None` while it runs."""
+        """Return the last output of a worker that has ended, which may be empty; `None` if the worker still runs."""
         around = self.around
         if is_alive(worker, around.processes, around.env, around.clock.now()):
             return None
@@ -190,11 +194,13 @@ class WorkerReader:
         return False
 
     def _is_past(self, at: str | None) -> bool:
-        """Return True if the time `at` is so long ago that the screen must show what happened then."""
+        """Return True if the time `at` is long enough ago that the screen shows what the worker did then."""
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
-        """Return the status and question from the worker's hooks or its log, whichever is newer."""
+        """Return the worker's status and question, as reported by its hooks or by its log, whichever report is
+        newer.
+        """
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
             return worker.status, Question(mask(worker.status_note)) if asks else None
@@ -217,7 +223,7 @@ class WorkerReader:
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
-        """Return the answer about a worker and its activity. Both of its ids (worker, session) are always present."""
+        """Return the answer about a worker and what it is doing. The answer always has both ids: worker and session."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
@@ -234,8 +240,9 @@ class WorkerReader:
             return None
 
     def own_messages(self, worker: WorkerRecord) -> list[Message]:
-        """Return the messages since the worker's start, numbered as in its session. Secrets are masked, long texts
-        shortened.
+        """Return the worker's messages since its start, numbered as in its session.
+
+        Secrets are masked, and long texts shortened.
         """
         session = self.session_of(worker)
         start = len(session.turns) - len(worker.own_part(session)) if session else 0
@@ -245,7 +252,9 @@ class WorkerReader:
         return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
     def last_words(self, worker: WorkerRecord, seen: Observation) -> Masked:
-        """Return the last message of the worker's agent. If an ended worker wrote none, return its last output."""
+        """Return the last message of the worker's agent. If the agent wrote none, return the output of the ended
+        worker.
+        """
         said = [message.text for message in self.own_messages(worker) if message.role == "assistant"]
         if said:
             return beginning(said[-1], LAST_WORDS_CHARACTERS)
@@ -256,11 +265,11 @@ class WorkerReader:
 def list_workers(
     project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Machine | None = None
 ) -> tuple[WorkerState, ...]:
-    """List the workers of `project`, or of all projects if `None`, newest first. Ended workers are left out by
-    default.
+    """Return the workers of `project`, or of all projects if `None`, newest first.
 
-    A fork in a process ends when it has answered. It stays in the list for a day, until a person closes or resumes it.
-    Windows that other programs opened in smart-fork's tmux sessions are listed with agent ``?``.
+    Ended workers are left out unless `include_closed`. But a fork in a background process ends when it has answered,
+    so it stays in the list for a day, until a person closes or resumes it. Windows that other programs opened in
+    smart-fork's tmux sessions are listed with agent ``?``.
 
     Raises:
         Usage: there is no such agent.
@@ -289,9 +298,10 @@ def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerReade
 
 
 def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:
-    """Return a worker's last exchanges from its log, without the part copied from its parent.
+    """Return a worker's last exchanges (a prompt and its answer) from its log, without the part copied from its
+    parent.
 
-    `messages` are numbered as in the session; `earlier` counts the worker's own messages before them.
+    The returned `messages` are numbered as in the session. `earlier` counts the worker's own messages before them.
 
     Raises:
         Usage: `exchanges` is below 1.
@@ -310,7 +320,7 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine |
 
 
 def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
-    """Return as many of the last messages as fit into this number of characters, but at least one."""
+    """Return as many of the last messages as fit into `characters`, but at least one."""
     chosen: list[Message] = []
     for message in reversed(messages):
         characters -= len(message.text)
@@ -325,7 +335,7 @@ def _within(cwd: str, project: Project | None) -> bool:
 
 
 def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:
-    """Return answers about windows in smart-fork's tmux sessions that belong to none of the `known` workers."""
+    """Return entries for windows in smart-fork's tmux sessions that belong to none of the `known` workers."""
     tmux = TmuxPlace()
     if not tmux.available(around.processes, around.env):
         return []
@@ -375,10 +385,11 @@ def wait_workers(
     references: Sequence[str], *, any_of: bool = False, timeout: float | None = None,
     told: WaitProgress = lambda _done, _of, _seconds: None, around: Machine | None = None,
 ) -> WorkersWaited:  # fmt: skip
-    """Wait until all named workers have settled, or with `any_of` one of them, for at most `timeout` seconds.
+    """Wait until all named workers have settled, for at most `timeout` seconds. With `any_of`, one settled worker is
+    enough.
 
     A worker has settled if it is idle, waits for an answer, or has ended. `told` is called after each look, with the
-    numbers of settled and of all workers, and the seconds. The answer has each worker's last message.
+    number of settled workers, the number of all, and the seconds passed. The answer has each worker's last message.
 
     Raises:
         Usage: no worker is named, or `timeout` is negative.

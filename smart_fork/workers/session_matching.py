@@ -1,4 +1,7 @@
-"""Matching of workers to sessions by the beginning of a log, for agents that choose session ids themselves."""
+"""Finds the session of a worker (an agent that smart-fork started) if the agent chose the session's id itself.
+
+A worker and a session match by the beginning of the session's log: directory, start time, parent and first prompt.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker that has or had a session. If none is recorded, return the only worker that can have it.
+    """Return the worker that has or had a session, according to the registry.
 
+    If the registry names none, return the only worker with an unknown session that matches this session, if any.
     `prompt` is the session's current prompt, if known.
     """
     known = registry.of_session(session_id)
@@ -34,7 +38,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker with an unknown session that matches this session, if there is exactly one."""
+    """Return the running worker whose session is unknown and can be this one. If several can have it, return `None`."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -45,9 +49,10 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return pairs (worker, session id) for workers with an unknown session that match exactly one session.
+    """Return pairs (worker, session id) for workers whose session is unknown, if exactly one session matches the
+    worker.
 
-    Sessions that several such workers match are left out.
+    A session that matches several such workers is left out.
     """
     waiting = [
         worker
@@ -83,7 +88,7 @@ def _fits(log: Path, worker: WorkerRecord, prompt: str) -> bool:
 
 
 def _began_so(log: Path, worker: WorkerRecord) -> bool:
-    """Return True if the session in `log` can be the worker's: by its directory, its start time and its parent."""
+    """Return True if the directory, the start time and the parent of the session in `log` match the worker."""
     began = seconds_in(worker.started_at)
     if began is None:
         return False
@@ -100,7 +105,7 @@ def _began_so(log: Path, worker: WorkerRecord) -> bool:
 
 
 def _first_prompt(log: Path, worker: WorkerRecord) -> str:
-    """Return the first prompt that the worker itself received, from its log; empty if the log has none yet."""
+    """Return the first prompt after the worker's start, from the log; empty if the log has no such prompt yet."""
     try:
         session = READERS[worker.agent].read(log).session
     except OSError:
@@ -111,7 +116,9 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
-    """Return True if the logged prompt `said` is the worker's `prompt`, in which the registry masks secrets."""
+    """Return True if `said`, from a log, is the worker's `prompt`. Secrets in `prompt` are masked, so `said` is masked
+    too.
+    """
     told = mask(said.strip())
     try:
         return bool(told) and told in (prompt.strip(), ForkPlan.plain_prompt(prompt).strip())

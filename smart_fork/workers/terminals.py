@@ -1,11 +1,12 @@
-"""Terminals in which workers run: a tmux window or an iTerm2 tab (macOS, Python API, extra ``iterm2``).
+"""Terminals in which workers (agents that smart-fork started) run: a tmux window or an iTerm2 tab.
 
 tmux: each project has one tmux session, each worker one window. tmux runs no shell if a command has two or more
-arguments. Escaped are a trailing ``;``, which would separate commands, and ``#(…)`` in a directory name, which would
-run. Text is pasted from a tmux buffer, byte for byte; agents request bracketed paste, so newlines in it are text.
+arguments. Two texts in these arguments are escaped: a trailing ``;``, which would separate commands, and ``#(…)`` in a
+directory name, which tmux would run. Text is pasted from a tmux buffer, byte for byte; agents request bracketed paste,
+so newlines in it are text.
 
-iTerm2: a command is one line, which iTerm2 splits itself, and no environment can be passed. So the line has fixed
-words only, and a private file has the real command.
+iTerm2 (macOS, Python API, extra ``iterm2``): a command is one line, which iTerm2 splits itself, and no environment can
+be passed. So the line runs a fixed command, which reads the real command from a private file.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ _PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A tmux window that belongs to this smart-fork home: in its own tmux sessions, or in those of another home."""
+    """A tmux window that belongs to this smart-fork home (its data directory).
+
+    It can be in a tmux session of this home, or in one that another home opened for the same project.
+    """
 
     terminal_id: str
     pid: int
@@ -89,7 +93,9 @@ class Window:
 
 
 class TmuxPlace(WorkerPlace):
-    """A tmux window as the place of a worker. It stays open after the agent has ended, to show the last output."""
+    """A tmux window as the place of a worker. The window stays open after the agent has ended, to show its last
+    output.
+    """
 
     name = "tmux"
     delivers = frozenset[Delivery]({"argument", "typed"})
@@ -177,7 +183,7 @@ class TmuxPlace(WorkerPlace):
             raise ProgramFailed(f"tmux could not press {key}: {done.complaint}")
 
     def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`. The window of an ended worker is closed as well."""
+        """See `WorkerPlace.close`. If the worker has ended already, its window is closed too."""
         dead, _ = self._pane(started, processes, env)
         if dead is None:
             return
@@ -190,7 +196,9 @@ class TmuxPlace(WorkerPlace):
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
 
     def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
-        """Return the windows of this smart-fork home in tmux; an empty list if tmux does not run."""
+        """Return the tmux windows that belong to this smart-fork home (its data directory); an empty list if tmux does
+        not run.
+        """
         # Of a program that is just being started nobody knows yet where it works.
         cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
         form = f"#{{{OWNER}}}\t#{{pane_id}}\t{_PID}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
@@ -205,8 +213,8 @@ class TmuxPlace(WorkerPlace):
     def _pane(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
         """Return (ended, exit status) of the process in the worker's window. The status is negative for a signal.
 
-        Return (None, "") if the window is gone. A restarted tmux reuses window names, so the process id must match
-        too.
+        If the window is gone, return (None, ""). A restarted tmux uses the same window ids again, so the window counts
+        as gone if it has another process id.
         """
         how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"
@@ -218,9 +226,10 @@ class TmuxPlace(WorkerPlace):
         return dead == "1", status
 
     def _require(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
-        """Return the id of the worker's pane (its part of the window), made ready for typing.
+        """Return the id of the worker's pane (its part of the tmux window), after leaving tmux's scrolling mode there.
 
-        Refuse if another process runs in it.
+        Raises:
+            ForkRefused: the worker has ended, or the process in the pane is not the worker's.
         """
         if self._pane(started, processes, env)[0] is not False or started.terminal_id is None:
             raise ForkRefused("It has ended, or its window was closed")
@@ -249,8 +258,10 @@ class TmuxPlace(WorkerPlace):
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """Return the command `argv` for tmux. If it is too long, or variables are `given`, return a short one that
-        becomes it.
+        """Return the command `argv` in a form for tmux. Usually that is `argv` itself.
+
+        If it is too long, or environment variables are `given`, return a short command that reads both from a private
+        file.
         """
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
@@ -258,17 +269,19 @@ class TmuxPlace(WorkerPlace):
 
 
 class Panes:
-    """The panes (parts of windows) of the tmux server with their process ids, looked up once at first use."""
+    """The panes (parts of windows) of the tmux server with their process ids. tmux is asked once, when they are first
+    needed.
+    """
 
     def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
         self._processes, self._env = processes, env
 
     def pid_in(self, pane: str | None) -> int | None:
-        """Return the process id in a pane; `None` if there is no such pane, or tmux does not answer."""
+        """Return the id of the process in a pane; `None` if there is no such pane, or tmux does not answer."""
         return self._pids.get(pane or "")
 
     def pane_of(self, pid: int) -> str | None:
-        """Return the pane in which the process `pid` runs; `None` if there is none."""
+        """Return the id of the pane in which the process `pid` runs; `None` if the process is in no pane."""
         return next((pane for pane, other in self._pids.items() if other == pid), None)
 
     @cached_property
@@ -282,7 +295,9 @@ class Panes:
 
 
 def session_name(directory: Path) -> str:
-    """Return the name of the tmux session for the project of `directory`, the same for all its worktrees."""
+    """Return the name of the tmux session for the project of `directory`. All worktrees of a project share one
+    session.
+    """
     project = project_of(directory)
     key = Path(project.key)
     folder = key.parent if project.git and key.name.startswith(".") else key
@@ -291,8 +306,9 @@ def session_name(directory: Path) -> str:
 
 
 def _owner() -> str:
-    """Return an id for this smart-fork home, which the tmux option `OWNER` stores: a hash without special
-    characters.
+    """Return an id for this smart-fork home (its data directory): a hash without special characters.
+
+    tmux sessions and windows store it in the tmux option `OWNER`.
     """
     return hashlib.sha256(os.fsencode(state_home().resolve())).hexdigest()[:16]
 
@@ -326,25 +342,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """An iTerm2 tab to open: its `title`, and the command (`hands_over`) to run in it."""
+    """An iTerm2 tab to open: its `title`, and the command to run in it (`hands_over`), with directory and
+    environment.
+    """
 
     title: str
     hands_over: Mapping[str, Any]
 
 
 def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Tab:
-    """Return the iTerm2 tab to open for a plan."""
+    """Return the iTerm2 tab to open for a worker: it runs the command of `plan`."""
     return Tab(plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)})
 
 
 class ITerm2Place(WorkerPlace):
-    """A tab in the front window of iTerm2, as the place of a worker."""
+    """A new tab in the front window of iTerm2, as the place of a worker."""
 
     name = "iterm2"
     delivers = frozenset[Delivery]({"argument", "typed"})
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Return True on macOS with the extra ``iterm2`` installed."""
+        """Return True on macOS if the extra ``iterm2`` of smart-fork is installed."""
         return sys.platform == "darwin" and find_spec("iterm2") is not None
 
     def start(
@@ -371,7 +389,9 @@ class ITerm2Place(WorkerPlace):
         return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
 
     def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`. The tab closes with the agent, so its output is lost; the text says only that."""
+        """See `WorkerPlace.ended`. The tab closes when the agent ends, so the text says only that, without the last
+        output.
+        """
         return mask("Its tab was closed.") if has_ended(started, processes) else None
 
     def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
@@ -416,7 +436,7 @@ class ITerm2Place(WorkerPlace):
 
 
 def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
-    """Call `work` with iTerm2's connection and application. Return what it returns."""
+    """Connect to iTerm2, and call `work` with iTerm2's application and the connection. Return the result of `work`."""
     import iterm2
 
     async def main(connection: Any) -> T:

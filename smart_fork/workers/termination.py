@@ -1,5 +1,6 @@
-"""Ending workers, and removing their worktrees and the log copies made for them. The agents' own logs are not
-deleted.
+"""Ending workers (agents that smart-fork started), and removing their worktrees and the log copies made for them.
+
+The agents' own logs are not deleted.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ LOOK_SECONDS = 0.05
 def close_workers(
     references: Sequence[str], *, remove_worktree: bool = False, around: Machine | None = None
 ) -> tuple[WorkerClosed, ...]:
-    """End the named workers. With `remove_worktree`, also remove worktrees without unsaved changes.
+    """End the named workers. With `remove_worktree`, also remove those worktrees of theirs that have no unsaved
+    changes.
 
-    In each answer, `closed` says if the worker was ended now; otherwise `note` says why not.
+    In each returned answer, `closed` is true if the worker was running and was ended now; otherwise `note` says why
+    not.
 
     Raises:
         Usage: no worker is named.
-        NotFound: a worker does not exist; then none is ended.
+        NotFound: a worker does not exist; then no worker is ended.
     """
     around = around or Machine()
     with Registry() as registry:
@@ -55,8 +58,9 @@ def close_workers(
 
 
 def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> tuple[WorkerClosed, ...]:
-    """End all running workers of `project`, or of all projects if `None`. With `remove_worktree`: see
-    `close_workers`.
+    """End all running workers of `project`, or of all projects if `None`.
+
+    With `remove_worktree`, also remove those worktrees of theirs that have no unsaved changes.
     """
     around = Machine()
     with Registry() as registry:
@@ -84,10 +88,10 @@ def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_
 
 
 def _end(worker: WorkerRecord, around: Machine) -> bool:
-    """End a worker, by force if necessary. Return True if it was still running.
+    """End a worker, by force if necessary. Return True if the worker was still running.
 
     Raises:
-        ForkRefused: the process is not provably the worker's, or it does not end.
+        ForkRefused: the process may be another program's, or it does not end.
     """
     place, started = place_of(worker), location_of(worker)
     if worker.state == "starting":
@@ -122,7 +126,10 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
-    """Remove a worker's worktree and the log copies made for it. Return (removed, notes on what is kept and why)."""
+    """Remove a worker's worktree, and the log copies made for that worktree.
+
+    Return (removed, notes): whether the worktree was removed, and what was kept for which reason.
+    """
     if (tree := tree_of(worker)) is None:
         return False, ["No worktree was made for it"]
     if (problem := tree.remove_if_saved(around.processes)) is not None:
@@ -132,10 +139,10 @@ def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) 
 
 @value
 class WorkersTree(Value):
-    """A worktree made for workers, and the newest worker in it.
+    """A git worktree made for workers (agents that smart-fork started), and the newest worker in it.
 
-    `changed_files` counts the files that differ from the worker's start; `ahead` counts its commits; `None` means
-    unknown. `reason` says why the worktree is not `removable`.
+    `changed_files` counts the files that differ from the commit at the worker's start; `ahead` counts the commits
+    since then. `None` means unknown. If the worktree is not `removable`, `reason` says why.
     """
 
     worktree: str
@@ -153,8 +160,9 @@ class WorkersTree(Value):
 
 @value
 class WorkersTrees(Value):
-    """The listed worktrees of workers. `removed`, `copies` and `notes` say what pruning deleted, and what it kept and
-    why.
+    """The answer that lists workers' worktrees. After a removal, it also says what was done.
+
+    `removed` has the removed worktrees, `copies` the deleted log copies, and `notes` the reasons for what was kept.
     """
 
     worktrees: tuple[WorkersTree, ...]
@@ -164,9 +172,10 @@ class WorkersTrees(Value):
 
 
 def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
-    """Return the worktrees of workers that still exist in a project, or in all, newest first.
+    """Return the worktrees of workers that still exist, newest first: in the project `within`, or in all projects if
+    `None`.
 
-    A worktree exists as a directory, in git's list, or as a branch.
+    A worktree still exists if its directory, its entry in git's list, or its branch does.
     """
     with Registry() as registry:
         undo_cut_off(registry, Machine(processes))
@@ -184,7 +193,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
-    """Remove workers' worktrees that have no unsaved changes and no running worker.
+    """Remove workers' worktrees that have no unsaved changes and no running worker, in `within` or in all projects.
 
     Return the removed and the remaining worktrees.
     """
@@ -195,9 +204,10 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
 
 
 def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
-    """Delete the log copies that were made for worktrees that no longer exist, in the project `within` or in all.
+    """Delete the log copies made for worktrees that no longer exist, in the project `within`, or in all projects if
+    `None`.
 
-    Return the deleted paths, and notes on the kept copies.
+    Return the deleted paths, and notes on the copies that were kept.
     """
     with Registry() as registry:
         made = {Path(one.worktree) for one in registry.workers() if one.worktree and _is_within(one.worktree, within)}
@@ -222,10 +232,10 @@ def _is_within(folder: str, project: Project | None) -> bool:
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:
-    """Delete the log copies that were made for `worktrees`, which no longer exist.
+    """Delete the log copies that were made for `worktrees`, which no longer exist. Original logs are not deleted.
 
-    Return the deleted paths, and notes on kept copies. Original logs are not deleted, nor are copies in which the
-    session continued, or which are its last log.
+    A copy is kept if the session continued in it, or if it is the session's last log. Return the deleted paths, and
+    notes on the kept copies.
     """
     storages = [(agent.name, agent.storage) for agent in AGENTS if agent.storage]
     agents = {folder: name for one in worktrees for name, storage in storages if (folder := storage.folder(one))}
@@ -246,7 +256,9 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 
 
 def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
-    """Return why a log copy must be kept; an empty string if the original log has all of its records."""
+    """Return why the log copy at `path` must be kept; an empty string if the original log has all of the copy's
+    records.
+    """
     ours = READERS.staged_copies(session_id)
     original = next((one for one in READERS.logs_of(agent, session_id) if str(one) not in ours), None)
     if original is None:
