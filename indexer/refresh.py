@@ -118,9 +118,9 @@ def read_changed(
 def read_rest(
     store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
 ) -> bool:
-    """Copy logs, index kept copies (compressed copies of logs) and erase deleted text for about `seconds`.
+    """Copy logs, index kept copies (compressed copies of logs) and erase deleted text, for about `seconds`.
 
-    Return True if all this is done. Call this after all changed logs were read. `done` collects the logs that were
+    Return True if all three are done. Call this after all changed logs were read. `done` collects the logs that were
     copied: pass an empty set to the first call, and the same set to each further call.
 
     Raises:
@@ -211,7 +211,8 @@ def remember(
     store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Keep copies of all logs, if a person wants copies. Index the sessions of which only a copy is left.
+    """Copy all logs to the folder of kept copies, if a person wants copies. Index sessions of which only a copy is
+    left.
 
     The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). Logs in
     `done` are skipped, and each handled log is added to `done`.
@@ -338,9 +339,9 @@ def erase_owed(store: Store, seconds: float | None = None, progress: Progress | 
 
 
 def remove_unfinished_files() -> None:
-    """Remove partly written exports and copies that killed processes left.
+    """Remove partly written exports and copies of logs, which killed processes left.
 
-    The caller holds the index's lock, so no other process is writing one.
+    The caller holds the index's lock, so no other process is writing such a file now.
     """
     for folder in (*index_root().glob("*/"), *kept_logs.folders()):
         for half in folder.glob(".*.tmp"):
@@ -353,8 +354,8 @@ def remove_unfinished_files() -> None:
 def mask_again(store: Store, session: SessionRow) -> bool:
     """Mask a session's stored texts and export with the rules of this version. Return True if the export changed.
 
-    The session's log was deleted. Names of code from its tool outputs are dropped: the text around them is gone, so
-    they cannot be checked. The caller holds the index's lock.
+    The session's log was deleted. Names of code from the session's tool outputs are dropped: the outputs are gone, so
+    the names cannot be checked for secrets. The caller holds the index's lock.
     """
     placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
     known = store.texts([placement.chunk for placement in placements])

@@ -45,7 +45,7 @@ _MAX_TABLE_BYTES = 1 << 28
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
     """Return those of `names` that are objects (such as commits) in `repository`, the path of a ``.git``.
 
-    Names may be shortened, and the path has no links.
+    Names may be shortened. The path contains no symbolic links.
     """
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
@@ -65,7 +65,7 @@ def known(repository: Path, names: Collection[str]) -> frozenset[str]:
 def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]:
     """Return those of `names` that are objects in the pack files of the folder `packs`.
 
-    `_changed` is the folder's time, for the cache: packs come and go, but never change.
+    `_changed` is the time of the folder's last change. Results are cached by it: packs come and go, but never change.
     """
     found: set[str] = set()
     for entry in sorted(os.scandir(packs), key=lambda one: one.name):
@@ -195,7 +195,10 @@ def why_same(old: SeenRepository, new: SeenRepository) -> str:
 
 
 def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
-    """Return True if `old` and `new` share a root commit, or `new` has the last commit of `old`, as forks do, too."""
+    """Return True if `old` and `new` share a root commit, or `new` has the last commit of `old`.
+
+    Forks of a repository share its history, too.
+    """
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
@@ -219,10 +222,10 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
 
 
 def note(one: SeenRepository) -> None:
-    """Store the record of a repository in the state database, in place of an older one of its directory.
+    """Store the record of a repository in the state database. It replaces an older record of the same directory.
 
     Raises:
-        StateUnavailable: it cannot be stored.
+        StateUnavailable: the record cannot be stored.
     """
     if one != noted().get(one.top):
         state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
@@ -247,10 +250,10 @@ def adopted() -> dict[str, str]:
 
 
 def adopt(old: str, top: str | None) -> None:
-    """Assign the sessions of the directory `old` to the project in `top`. With `None`, undo that.
+    """Assign the sessions of the directory `old` to the project in `top`. If `top` is `None`, undo an assignment.
 
     Raises:
-        StateUnavailable: it cannot be stored.
+        StateUnavailable: the assignment cannot be stored.
     """
     if top is None:
         state.change("DELETE FROM adopted WHERE old = ?", old)
@@ -259,10 +262,10 @@ def adopt(old: str, top: str | None) -> None:
 
 
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return a repository's other directories, each with the reason, and directories that might be of the repository.
+    """Return a repository's other directories, each with the reason, and a second list of possible directories.
 
-    The first are or were proven to belong to it, for example by the remote. The second no longer exist, and share a
-    root commit, a last commit or the name with the repository.
+    The directories of the first kind are or were proven to belong to the repository, for example by its remote. Those
+    of the second kind no longer exist, and only share a root commit, a last commit or the name with it.
 
     Raises:
         StateUnavailable: the records cannot be read.
@@ -310,8 +313,8 @@ def now_at(directory: Path) -> Path | None:
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
     """Return the current directory of the repository that was in `old`; empty if unknown.
 
-    For a worktree, this is the directory to which it moved, or the repository's top. `here` is the current directory.
-    `_path` and `_changed` identify the state of the database, for the cache: all sessions of a directory ask for this.
+    For a worktree, this is the directory to which it moved, or the repository's top. `here` is the current directory
+    of this process. Results are cached until `_path` and `_changed`, which identify the state of the database, change.
     """
     before = noted()
     one = before[old]
@@ -403,7 +406,9 @@ def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
 
 
 def _below(directory: Path, old: str, new: str) -> Path:
-    """Return the path below `new` that corresponds to `directory` below `old`, or its nearest existing parent."""
+    """Return the path below `new` that corresponds to `directory` below `old`. If it is missing, return its nearest
+    parent that exists.
+    """
     place = Path(new)
     for name in directory.relative_to(old).parts:
         if not (place / name).is_dir():
@@ -439,9 +444,10 @@ def _digest(line: bytes) -> str:
 
 
 def _stamp() -> tuple[str, int]:
-    """Return the state database's path and time of change, by which cached results are valid or not.
+    """Return the state database's path and time of change. Results that were cached with these values are valid.
 
-    Two writes within one tick of the clock have one time. Shortly after a write, the current time is returned instead.
+    Two writes within one tick of the clock have the same time. Shortly after a write, the current time is returned
+    instead.
     """
     path = state.path()
     try:

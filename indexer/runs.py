@@ -116,9 +116,9 @@ def keep_run(store: Store, run: LastRun) -> None:
 
 @contextmanager
 def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
-    """Run this block as an index run, and store its summary in the index. `report` counts its work.
+    """Run this block as an index run, and then store a summary of it in the index. `report` counts its work.
 
-    If the block ends with the error `unless`, nothing is stored.
+    If the block raises an error of the class `unless`, no summary is stored.
     """
     started, began = moment(datetime.now(UTC)), time.monotonic()
     try:
@@ -134,7 +134,9 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
 
 
 def announce(store: Store, next_run: str | None) -> None:
-    """Store in the index when this process will run next; `None` for never. This holds while the process lives."""
+    """Store in the index when this process will run next; `None` for never. The entry is valid while this process
+    lives.
+    """
     pid = os.getpid()
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
 

@@ -131,7 +131,7 @@ def write_new(target: Path, pieces: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def new_file(target: Path, *, disk: Disk = DISK) -> Iterator[IO[bytes]]:
-    """Open a new file for writing. It gets the name `target` when the block ends; after an error, nothing is left.
+    """Open a new file for writing. It gets the name `target` when the block ends without an error, else it is removed.
 
     Raises:
         FileExistsError: the file exists, and is unchanged.
@@ -177,8 +177,8 @@ def sweep_beside(target: Path) -> None:
 def _staged(target: Path, publish: Callable[[Path], None], disk: Disk, *, durable: bool = True) -> Iterator[int]:
     """Create a private temporary file beside `target`, and yield its descriptor. After the block, call `publish`.
 
-    `publish` gives the file its name. The content is flushed first. After a power failure, there would otherwise be a
-    name without content.
+    `publish` gives the file its name. The content is flushed to the disk before, if `durable`. Otherwise a power
+    failure could leave a name without content.
     """
     staging = staging_of(target)
     try:

@@ -53,7 +53,7 @@ class Schedule:
         self._job = self._scheduler.add_job(due, trigger, misfire_grace_time=None, coalesce=True, next_run_time=now())
 
     def start(self) -> None:
-        """Start the scheduler. The first call comes immediately."""
+        """Start the scheduler. The first call of `due` comes immediately."""
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -63,14 +63,14 @@ class Schedule:
 
     @property
     def next_run(self) -> datetime | None:
-        """Return when the next call comes; `None` if the scheduler is stopped."""
+        """Return when `due` is called next; `None` if the scheduler is stopped."""
         if not self._scheduler.running:
             return None
         found: datetime | None = self._job.next_run_time
         return found
 
     def mend(self) -> None:
-        """Correct the time of the next call after the clock was set back or the computer slept."""
+        """Correct the time of the next call of `due`, after the clock was set back or the computer slept."""
         now = self._now()
         planned, earliest = self.next_run, first_after(self._trigger, now)
         if planned is not None and planned <= now:
@@ -81,8 +81,7 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for an interval or a cron expression, as `parsed` does. For `None`, return the default
-    trigger.
+    """Return the trigger for an interval or a cron expression (see `parsed`); for `None`, the default trigger.
 
     For an invalid text, log a warning and return the default trigger.
     """
@@ -110,7 +109,7 @@ def parsed(text: str) -> BaseTrigger:
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:
-    """Return the time after `now` at which the next call by `trigger` is due at the latest."""
+    """Return the latest time after `now` at which the next call by `trigger` can be due."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     if isinstance(trigger, IntervalTrigger):
@@ -132,7 +131,7 @@ def _interval(text: str) -> BaseTrigger:
 def _cron(text: str) -> BaseTrigger:
     """Return a trigger for a cron expression, read as crontab does: 0 and 7 are Sunday.
 
-    If both day of month and weekday are given, either suffices.
+    If both day of month and weekday are given, the trigger is due on days that match either.
     """
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
@@ -256,7 +255,7 @@ class Watcher:
             notify.close()
 
     def _folders(self) -> Iterator[_Folder]:
-        """Yield the folders to watch. If a log folder is missing, its nearest existing parent is watched."""
+        """Yield the folders to watch. In place of a missing log folder, its nearest existing parent is watched."""
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:

@@ -70,7 +70,9 @@ class SharedEmbedder:
         return "absent" if self._loaded.exception() else "ready"
 
     def start(self) -> Future[None]:
-        """Start to load the model in a thread, once. After a failure, start again once a minute has passed."""
+        """Start to load the model in a thread, unless it is loading or loaded. After a failure, wait a minute before a
+        new try.
+        """
         with self._starting:
             loaded = self._loaded
             if loaded is None or (loaded.done() and loaded.exception() and self._clock() >= self._again_at):
@@ -105,9 +107,9 @@ class SharedEmbedder:
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
-        """Call `look`, which reads changed logs, and return the logs that it leaves unread.
+        """Call `look`, which reads changed logs, and return the logs that `look` leaves unread.
 
-        If a look within the last second left none, return none without another look.
+        If a call within the last second left no log unread, return an empty list without another call.
 
         Raises:
             IndexBusyError: another search is looking for changed logs, and takes long.

@@ -1,7 +1,8 @@
 """A database of facts that outlive a process and cannot be rebuilt, ``<SMART_FORK_HOME>/state.db``, for both packages.
 
-Each change is one transaction: after a `kill -9`, all of it is stored or nothing. Deleted data is overwritten, and no
-log of writes stays beside the file. In a read-only home, the database can still be queried.
+Each change is one transaction: after a `kill -9`, the whole change is stored or nothing of it. Deleted data is
+overwritten, and no journal with old data stays beside the file. In a read-only home, the database can still be
+queried.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
 def changing() -> Iterator[apsw.Connection]:
     """Open a transaction on the state database for this block. It holds the write lock from its start.
 
-    Values that are read in it are therefore still true when it writes.
+    Values that the block reads therefore do not change before the block writes.
 
     Raises:
         StateUnavailable: the database cannot be written, and is unchanged.

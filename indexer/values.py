@@ -40,7 +40,7 @@ class Value:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as a JSON object. Later versions may add keys, but never rename them."""
+        """Return the fields as a JSON object. Later versions of smart-fork may add keys, but never rename keys."""
         told: dict[str, Any] = {}
         for one in fields(self):
             said = getattr(self, one.name)

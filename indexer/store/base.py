@@ -22,7 +22,9 @@ _RUN = re.compile(
 
 
 def bigrams(text: str) -> str:
-    """Return `text` as the index stores and searches it: runs of Chinese, Japanese or Korean as overlapping pairs."""
+    """Return `text` as the index stores and searches it: Chinese, Japanese and Korean text becomes overlapping
+    pairs.
+    """
     return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0])))} ", text)
 
 
@@ -48,9 +50,10 @@ class Words:
 class Document:
     """A session as it is stored in the index, with everything that is derived from it.
 
-    `until` is the time of its last searchable text, and `acted` the last exchange (a prompt with its answer) in which
-    it did something. `export` is the digest of the export to which the lines of its chunks refer. `answered` is as in
-    `last_answered`. `guests` are further documents: its work in repositories in which it did not begin, one each.
+    `until` is the time of the session's last searchable text, and `acted` the last exchange (a prompt with its answer)
+    in which the session did something. `export` is the digest of the export to which the lines of the chunks refer.
+    `answered` is as in `last_answered`. `guests` are further documents, one for each repository in which the session
+    worked but did not begin.
     """
 
     session: Session
@@ -84,7 +87,7 @@ class Reading:
 
 
 class SeenFile(NamedTuple):
-    """The size, time, inode and reader version with which a log was read, to decide by one `stat` if it changed."""
+    """The size, time, inode and reader version with which a log was read. They show if the log has changed since."""
 
     size: int
     mtime_ns: int
@@ -216,7 +219,7 @@ class Near(NamedTuple):
 
 @value
 class Counts(Value):
-    """How many sessions, chunks, chunks with vectors and logs the index has. `broken_lines` could not be decoded."""
+    """How many sessions, chunks, chunks with vectors, logs and undecodable lines of logs the index has."""
 
     sessions: int
     chunks: int
@@ -232,10 +235,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """How many records an agent's logs have, and how many of them have an unknown type.
-
-    Also the versions of the agent that wrote the records of unknown type.
-    """
+    """How many records an agent's logs have, how many have an unknown type, and which agent versions wrote these."""
 
     records: int
     unknown: int
@@ -243,9 +243,7 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """How many sessions of one project, agent and outcome were last used on one `day`, and when the latest of them
-    was.
-    """
+    """How many sessions of one project, agent and outcome were last used on one `day`, and the latest time."""
 
     root: str
     agent: AgentName
@@ -272,8 +270,8 @@ class Similarities(Protocol):
 class Searchable(Protocol):
     """The part of an index's interface that a search uses, wherever the index is kept.
 
-    `smart_fork.finding.evidence` needs no more. A term is a word, or a phrase in double quotes. With a ``*`` behind
-    it, a word is a prefix.
+    `smart_fork.finding.evidence` uses only these methods. A term is a word, or a phrase in double quotes. A word with
+    a ``*`` behind it matches all words that begin with it.
     """
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
@@ -287,7 +285,7 @@ class Searchable(Protocol):
     ) -> dict[str, dict[int, float]]:
         """Return the BM25 score that each quoted term contributes to each of these rows, by term.
 
-        Rows without the term are missing.
+        Rows that do not contain a term are left out for that term.
         """
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
@@ -344,28 +342,28 @@ class Store(Searchable, Protocol):
         """Return agent, session id and log path of each session with a log, newest first."""
 
     def read_again(self, directory: str) -> int:
-        """Mark the logs of sessions in or below `directory` to be read again, so that their project is found again.
+        """Mark the logs of sessions in or below `directory` to be read again, to find the sessions' project again.
 
         Return the number of these sessions.
         """
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """Remove deleted logs from the index. Their sessions can still be found, without a log or with another one."""
+        """Remove deleted logs from the index. Their sessions stay in the index, with another log or without one."""
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
         """Remove a session with its vectors, and chunks that no other session has. Skip its logs from now on.
 
-        Nothing of it is left in the database file after the next `erase`. Return False if the session is unknown.
+        The next `erase` removes the session's text from the file. Return False if the session is unknown.
         """
 
     def without_log(self) -> list[SessionRow]:
         """Return the sessions whose agents have deleted the logs."""
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
-        """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes the old ones."""
+        """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes old texts."""
 
     def owe_erasing(self) -> None:
-        """Note that text is about to be deleted and must be erased. A kill afterwards does not lose this note."""
+        """Record that text is about to be deleted and must be erased. This record survives a kill of the process."""
 
     def understood(self) -> dict[AgentName, Understood]:
         """Return for each agent how many of its records the readers know."""
@@ -393,7 +391,7 @@ class Store(Searchable, Protocol):
         """Store commits that sessions made: for each the session's row, the commit's name and its masked message."""
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
-        """Return the highest row in scope after `row` (0 if none), and when the earliest session after `row` began."""
+        """Return the highest row in scope above `row` (0 without one), and when the first of these sessions began."""
 
     def use_model(self, model: str, dimensions: int) -> bool:
         """Prepare the index for vectors of `model`. Return True if vectors of another model were deleted."""
@@ -454,7 +452,7 @@ class Store(Searchable, Protocol):
         """Return the files that these sessions edited, by session. Sessions without edits are missing."""
 
     def most_edited(self, session: int) -> list[str]:
-        """Return the files that a session edited, those with the most edits that added lines first."""
+        """Return the files that a session edited. Files with the most edits that added lines come first."""
 
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
         """Return the lines that sessions in scope added to files with these base names, in any folder, by session."""
@@ -478,9 +476,7 @@ class Store(Searchable, Protocol):
         """Count the content of the whole index. `scope` limits the counts of sessions and chunks."""
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
-        """Return the number of first chunks of exchanges (prompts with their answers) in scope, and how many have a
-        vector.
-        """
+        """Return how many first chunks of exchanges (prompts with answers) are in scope, and how many have a vector."""
 
     def meta(self, key: str) -> str:
         """Return the value that `set_meta` stored under `key`; empty if no value is stored."""

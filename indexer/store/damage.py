@@ -69,7 +69,7 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
 
 
 def _opened(path: Path) -> tuple[SqliteStore, int]:
-    """Open the index, and replace it if it is damaged. Return it with the inode of its file."""
+    """Open the index, and replace it if it is damaged. Return the open index with the inode of its file."""
     with opening(path):
         inode = path.stat().st_ino if path.exists() else 0
         try:
@@ -130,9 +130,9 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path, why: str) -> Path:
-    """Rename a database, with the files that SQLite keeps beside it first.
+    """Rename a database. The files that SQLite keeps beside it are renamed first.
 
-    If this process is killed meanwhile, no such old file is beside a new database.
+    If this process is killed meanwhile, no old file of SQLite is beside a new database.
     """
     aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_TIME_FORMAT}%f')}Z")
     for end in _SQLITE_SUFFIXES:
@@ -178,7 +178,7 @@ _WORD_INDEXES = (
 
 @contextmanager
 def read_only(path: Path) -> Iterator[apsw.Connection]:
-    """Open the database for reading, with its content as of one moment, even if other processes write to it.
+    """Open the database for reading. Its content stays as of one moment, even if other processes write to it.
 
     Raises:
         apsw.Error: the database cannot be opened.

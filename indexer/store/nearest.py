@@ -2,9 +2,10 @@
 
 A vector is stored in one byte a dimension, nearly always in equal steps, so that sqlite-vec can compare vectors as
 well. The search finds more than 99 % of the 50 chunks that are nearest in full precision. The vectors of the parts in
-scope are read in groups from sqlite-vec, and compared with all texts of a question in one pass. The search of
-sqlite-vec handles one text at a time, by sums of differences. Its best 500 would have to be compared again, which
-takes twice as long for all projects and finds less.
+scope are read in groups from sqlite-vec, and compared with all texts of a question in one pass.
+
+sqlite-vec's own search handles one text at a time, by sums of differences. Its best 500 results would have to be
+compared again, which takes twice as long for all projects and finds less.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class NearestSimilarities:
 def similarities(
     db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
 ) -> NearestSimilarities:
-    """Return the cosines to float32 vectors of the chunks in the index's `parts`, or of those in `among` alone."""
+    """Return the cosines of chunks to the float32 vectors `given`, for the chunks in the index's `parts`.
+
+    With `among`, only these chunks are compared.
+    """
     questions = _units(given)
     if among is not None:
         rows = vectors.read(db, among, parts)
@@ -107,9 +111,7 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
-    """Return the positions of the `limit` greatest cosines. Among equal cosines, those with the lowest chunk ids
-    count.
-    """
+    """Return the positions of the `limit` greatest cosines. Among equal cosines, the lowest chunk ids are preferred."""
     least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
     kept = np.flatnonzero(cosines >= least)
     return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]

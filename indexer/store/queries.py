@@ -161,7 +161,7 @@ class StoreReading:
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
         """Limit a word query to parts of the index: name `parts`, or exclude the other parts if these are fewer.
 
-        The names of parts are words that many rows have. Searching for such words is slow.
+        A search for the name of a part is slow, because each row of the part has the name as a word.
         """
         others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
         if len(others) >= len(parts):
@@ -389,7 +389,9 @@ class StoreReading:
         )
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
-        """Return (path, number of broken lines, some of them as JSON [[line, reason], …]) of each log that has any."""
+        """Return (path, number of broken lines, some of them as JSON [[line, reason], …]) of each log with broken
+        lines.
+        """
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:

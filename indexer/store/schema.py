@@ -326,7 +326,9 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def _to_read(path: Path) -> apsw.Connection:
-    """Open the index for reading, with its write-ahead log if other processes can still write the index."""
+    """Open the index for reading. If other processes can still write the index, their latest changes are read as
+    well.
+    """
     for how in ("mode=ro", "mode=ro&immutable=1"):
         db = apsw.Connection(
             f"{path.absolute().as_uri()}?{how}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -398,7 +400,9 @@ def renaming(path: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def _gate(folder: Path, how: int) -> Iterator[None]:
-    """Lock a folder for this block as `how` says. If it is missing or cannot be locked, continue without a lock."""
+    """Lock a folder for this block as `how` says. If the folder is missing or cannot be locked, continue without a
+    lock.
+    """
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(held(folder, how))

@@ -173,7 +173,7 @@ class SqliteStore(StoreReading):
         self._read_again(session, path)
 
     def _read_again(self, session: int, path: str) -> None:
-        """Mark the other logs of a session to be read again."""
+        """Mark all logs of a session except the one at `path` to be read again."""
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
@@ -212,7 +212,7 @@ class SqliteStore(StoreReading):
     def _is_rewritten(self, reading: Reading) -> bool:
         """Return True if a log changed in another way than by growing, or is read by another reader version.
 
-        Then text of its session, and names of code from its outputs, may be gone.
+        Then text of the log's session, and names of code from its outputs, may be gone.
         """
         old = self.db.execute(
             "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
@@ -223,7 +223,9 @@ class SqliteStore(StoreReading):
         return reading.file.size < size or (reading.file.inode, reading.version) != (inode, version)
 
     def _write_session(self, row: int, document: Document, home: int | None = None) -> bool:
-        """Store a session in its row. Return True if words are gone from it, or from its work in other repositories."""
+        """Store a session in its row. Return True if words are gone from the session, or from its work in other
+        repositories.
+        """
         session = document.session
         names = self.db.execute("SELECT title, also_called, headline FROM sessions WHERE id = ?", (row,)).fetchone()
         part = self._part(document)
@@ -469,7 +471,9 @@ def _is_continued(text: str, texts: Sequence[str]) -> bool:
 
 
 def _has_words_of(names: str, words: Words) -> bool:
-    """Return True if each word of the old title and names is still in one of the session's new texts."""
+    """Return True if each word of `names` (the old title and other names) is still in one of the session's new
+    texts.
+    """
     texts = (words.title, words.also_called, words.headline, words.asked, words.answered, words.actions)
     return all(any(word in text for text in texts) for word in _WORD.findall(names))
 

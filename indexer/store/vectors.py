@@ -152,7 +152,7 @@ def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None
 
 
 def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield each group of vectors of these parts of the index: used slots (as bits), 8-byte chunk ids, vectors."""
+    """Yield each group of vectors of these parts of the index as (used slots as bits, 8-byte chunk ids, vectors)."""
     shape = (GROUP_SIZE // 8, GROUP_SIZE * ID_BYTES, GROUP_SIZE * length(db))
     with telling_damage(db):
         groups: Any = db.execute(
@@ -182,7 +182,9 @@ def _read(db: apsw.Connection, places: Sequence[tuple[int, int, int]]) -> Iterat
 def _places(
     db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Return (group, slot, chunk) for each of these chunks that has a vector, in order. `parts` limits them."""
+    """Return (group, slot, chunk) for each of these chunks that has a vector, in order. `parts` excludes other
+    parts.
+    """
     inside = "" if parts is None else f" AND partition00 IN ({numbers(parts)})"
     found: Any = db.execute(
         "SELECT chunk_id, chunk_offset, place.rowid FROM vectors_rowids AS place "  # noqa: S608 - integers
@@ -209,7 +211,7 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
 
 
 def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
-    """Delete whole groups of vectors without using sqlite-vec. The other chunks in them will be embedded again."""
+    """Delete whole groups of vectors without using sqlite-vec. Other chunks in these groups will be embedded again."""
     within = numbers(groups)
     db.execute(
         f"UPDATE chunks SET block = 0 WHERE id IN (SELECT rowid FROM vectors_rowids WHERE chunk_id IN ({within})); "  # noqa: S608

@@ -125,8 +125,8 @@ def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:
 def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     """Return the paths of the files that a call reads with a tool or a command, as its input names them.
 
-    Only reliable paths of a command count: none if the line changes the directory, and only absolute ones if an
-    earlier call may have changed it.
+    Paths in a command count only if they are reliable: none if the line changes the directory, and only absolute ones
+    if an earlier call may have changed the directory.
     """
     if isinstance(arguments, str):
         return ()

@@ -137,12 +137,12 @@ class AgentAdapter(Protocol):
         """Return the log at exactly this location, as `discover` would yield it, or `None`."""
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
-        """Return the logs that may have changed because the file `changed` did."""
+        """Return the logs that may have changed because the file `changed` has changed."""
         found = self.log_at(changed)
         return () if found is None else (found,)
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the log at `location`, which is part of a file, is gone: the readable file lacks it."""
+        """Return True if a log that is a part of a file is gone: the file can be read, and has no log at `location`."""
         return False
 
     def unread(self) -> str:
@@ -287,7 +287,7 @@ class Agents:
         return naming_sessions(place for agent in self for place in agent.places)
 
     def opens_a_session(self, action: str) -> bool:
-        """Return True if an action line (see `describe`) names a log of any agent, or an export of one."""
+        """Return True if an action line (see `describe`) names a log of any agent, or the export of a session."""
         return self._sessions.search(action) is not None
 
     @property
@@ -383,8 +383,9 @@ def folders_of(folder: str, depth: int) -> Iterator[str]:
 def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
     """Yield `folder` and the folders below it: each with the number of levels to search below it, and its entries.
 
-    Linked folders come last, and only if no other path has led to them, by device and inode. People move a project to
-    another disk, and link in circles. No link leads to a parent of `folder`, and so to the whole disk.
+    Linked folders are searched as well, after all others, because people move a project to another disk and link to
+    it. A link is skipped if another path has led to the same folder (by device and inode), since links can form
+    circles. A link to a parent of `folder` is skipped, too, since it would lead to the whole disk.
     """
     links: list[tuple[str, int]] = []
     walked: list[str] = []
@@ -443,7 +444,9 @@ def _odd(entry: os.DirEntry[str]) -> str:
 
 
 def is_there(location: str) -> bool:
-    """Return True if the file of the log at `location` exists, or the file that contains the log; False if unknown."""
+    """Return True if the file that is the log at `location`, or contains it, exists. Return False if this is
+    unknown.
+    """
     return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
 
 

@@ -395,7 +395,7 @@ class CallRecorder:
         return ToolResult(identity, back.failed, note, proof, errors, words, subject)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:
-        """Return the joined hashes of the error lines in a result; empty unless it failed or was `tried`.
+        """Return the joined hashes of the error lines in a result; empty unless the call failed or was `tried`.
 
         `tried` marks a test or a commit, which prints such lines even on success.
         """

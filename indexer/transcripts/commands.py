@@ -49,7 +49,9 @@ _DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 @lru_cache(maxsize=64)  # one call is asked what it reads, where it works and what it proves
 def simple_commands(line: str) -> tuple[tuple[str, ...], ...]:
-    """Return the words of each command in `line`, its program first, without runners of programs such as `env`."""
+    """Return the words of each command in `line`, its program first. Programs that run others, such as `env`, are left
+    out.
+    """
     return tuple(_simple_commands(line, 0))
 
 

@@ -60,7 +60,7 @@ class HandedOverAction(NamedTuple):
     def noted(self) -> str:
         """Return the action line as it is indexed.
 
-        The line of a failed action gets the beginning of its output, as in the agent's own session.
+        If the action failed, the beginning of its output is added, as for actions of the session's own agent.
         """
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 

@@ -147,10 +147,10 @@ def is_over(seconds: float) -> bool:
 class LineReader:
     """An iterator over the JSON objects in a log, which remembers where it ended.
 
-    Broken lines are counted, and an unfinished last line waits for its rest. After iteration, `offset` and `lines` are
-    the end of the complete lines, and `odd` says why no record was found. Long lines are abridged, so that memory is
-    bounded. With `most`, reading ends after the record that reaches so many bytes. `left` is the number of bytes that
-    are not read because of a time limit (see `bounded`).
+    Broken lines are counted. An unfinished last line is read later, when it is complete. After iteration, `offset` and
+    `lines` are the end of the complete lines, and `odd` says why no record was found. Long lines are abridged, so that
+    memory is bounded. With `most`, reading ends after the record that reaches so many bytes. `left` is the number of
+    bytes that are not read because of a time limit (see `bounded`).
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
@@ -212,7 +212,7 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """Return why a file without any record up to this line is no log; empty if a log may have just begun.
+    """Return why a file is no log, if it has no record up to this line; empty if it may be a log that has just begun.
 
     `reason` is the error of the line `raw`, and `read` the number of bytes so far.
     """
@@ -253,7 +253,8 @@ def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
 
 
 def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[bytes]:
-    """Yield the lines in the last `most` bytes of a log, but behind the offset `behind`, last line first.
+    """Yield the lines in the last `most` bytes of a log, last line first. Lines before the offset `behind` are left
+    out.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file.
@@ -285,7 +286,9 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
 
 
 def probe(path: Path, offset: int) -> str:
-    """Return a digest of the first bytes and of the bytes before `offset`, which stays while a log only grows."""
+    """Return a digest of a log's first bytes and of the bytes before `offset`. It stays the same while the log only
+    grows.
+    """
     with open_regular(path) as file:
         head = file.read(min(offset, PROBE_BYTES))
         file.seek(max(0, offset - PROBE_BYTES))
@@ -333,7 +336,7 @@ def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, st
 
 
 def _piece(file: IO[bytes]) -> bytes:
-    """Read the next piece of a line, at most to its end."""
+    """Read the next piece of a line. A piece ends at the end of the line at the latest."""
     piece = file.read(_PIECE_BYTES)
     end = piece.find(b"\n") + 1
     if end:
@@ -401,8 +404,8 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
 def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
     """Return the objects at the beginning of a line that is not valid JSON, and `reason` if more is in the line.
 
-    A newline between objects was lost (seen in Claude Code 2.1 and Codex). Or the line has bytes that are not UTF-8,
-    control characters or half surrogates.
+    Such a line has several objects because a newline between them was lost (seen in Claude Code 2.1 and Codex). Or it
+    has bytes that are not UTF-8, control characters or half surrogates.
     """
     text = raw.decode("utf-8", "surrogateescape")
     objects: _Objects = []

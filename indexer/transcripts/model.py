@@ -156,10 +156,9 @@ class Turn:
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """Return what a person or the agent says in this turn, as turns: the turn itself if its message is of one of
-        them.
+        """Return what a person or the agent says in this turn, as turns.
 
-        A person's answer in the turn's tool results becomes another turn.
+        These are the turn itself if it has a message, and another turn for a person's answer in its tool results.
         """
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
@@ -393,7 +392,8 @@ class Session:
     def pairs(self) -> tuple[int, ...]:
         """Return the indexes of turns that complete a pair: an answer, or a call's result while no other call waits.
 
-        This depends on earlier turns alone, so a copy that ends there ends with a complete pair as well.
+        Whether a turn does depends on earlier turns alone, so a copy that ends at the turn ends with a complete pair
+        as well.
         """
         points = []
         waiting: set[str] = set()

@@ -129,8 +129,8 @@ class Symbols:
     def forget_shown(cls) -> None:
         """Clear the cache of names that are known to be no part of a secret.
 
-        Call it after logs were read. A person may later remove text from them, and the cache would still have names of
-        it.
+        Call this after logs were read. Otherwise the cache would still have names from text that a person removes
+        later.
         """
         _shown.clear()
 

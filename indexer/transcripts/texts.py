@@ -132,10 +132,9 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns`, if its title names no work. It is the subject of the last commit, or a
-    prompt.
+    """Return what a session did in `turns`: the subject of its last commit, or a prompt. This replaces a vague title.
 
-    Return an empty text if the title itself is the best description.
+    Return an empty text if the title names the session's work itself.
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
@@ -163,7 +162,7 @@ def names_work(title: str) -> bool:
 
 
 def last_names(names: Iterable[str], name: str) -> list[str]:
-    """Return the newest names of a session: `names`, with `name` added as the newest. Too long a name is not added."""
+    """Return the newest names of a session: `names`, then `name`. A name that is too long is not added."""
     fits = [name] if len(name) <= _MAX_NAME_CHARACTERS else []
     return [*(one for one in names if one != name), *fits][-MAX_OTHER_NAMES:]
 
@@ -360,9 +359,10 @@ class PersonAnswers:
         ]
 
     def words_in(self, output: str, questions: Questions | None, *, failed: bool) -> Masked:
-        """Return a person's words in the result of a call, each answer after its question; empty if there are none.
+        """Return a person's words in the result of a call, each answer after its question; empty without such words.
 
-        `questions` come from `asked_by`. If they are `None`, there are only words if a person refused the call.
+        `questions` come from `asked_by`. If they are `None`, a person has words in the result only by refusing the
+        call.
         """
         if not failed and questions is None:
             return NOTHING
