@@ -441,7 +441,8 @@ def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
 
 
 def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
-    """Embed each list of texts from `connection` until none came for `idle` seconds, or the other end is closed.
+    """Embed each list of texts that comes on `connection`, until no list came for `idle` seconds or the asking process
+    closes the connection.
 
     Each reply is an error message, empty on success, followed by the bytes of the vectors.
     """

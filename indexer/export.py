@@ -1,13 +1,14 @@
 """The Markdown export of a session, and its division into chunks, which are embedded and searched.
 
 The export stays when the agent deletes the log. *Pieces* are the messages of a session, and a line for each action.
-Secrets are masked in pieces. *Chunks* are spans of the export. The hash of a chunk includes the hash of the chunk
-before. All sessions of a family (a session and its forks) start from one seed. So the common beginning of a fork and
-its parent has equal hashes, and is stored and embedded once. A chunk never spans two exchanges (an exchange is a
+Secrets are masked in pieces. *Chunks* are spans of the export. A chunk never spans two exchanges (an exchange is a
 prompt with its answer). So a growing session changes only chunks of its last exchange.
 
-The text of a chunk is that of its lines in the export, without headings, marks of actions and surrounding white space.
-"User: " replaces a heading. A backslash before a line that only looks like a heading or an action is removed.
+The hash of a chunk includes the hash of the chunk before. All sessions of a family (a session and its forks) start
+from one seed. So the common beginning of a fork and its parent has equal hashes, and is stored and embedded once.
+
+A chunk has the text of its lines in the export, without headings, marks of actions and surrounding white space. A
+heading is replaced by "User: ". A backslash before a line that only looks like a heading or an action is removed.
 """
 
 from __future__ import annotations

@@ -253,10 +253,10 @@ def embed_waiting(
 ) -> None:  # fmt: skip
     """Embed chunks that have no vector, until `deadline` (of `time.monotonic`).
 
-    The `wanted` ones come first, then the first chunk of each exchange (a prompt with its answer), then the rest.
-    Among equals, chunks in the scope `first` come first. With `only_first`, embed only the `wanted` ones and the first
-    chunks of exchanges in `first`; all others only if they fill less than one batch. At least one batch is embedded,
-    so that repeated calls come to an end. The model is not loaded if all chunks have vectors.
+    The `wanted` chunks come first, then the first chunk of each exchange (a prompt with its answer), then the rest.
+    Among equals, chunks in the scope `first` come first. With `only_first`, embed only the `wanted` chunks and the
+    first chunks of exchanges in `first`; all other chunks only if they fill less than one batch. At least one batch is
+    embedded, so that repeated calls come to an end. The model is not loaded if all chunks have vectors.
     """
     started = time.perf_counter()
     counts = store.counts()
@@ -373,7 +373,7 @@ def save_session(store: Store, agents: Agents, reading: Reading, session: Sessio
 
 
 def _repo_root_of(store: Store, session: Session) -> str:
-    """Return the repository with which the index has stored this session; empty if there is none."""
+    """Return the repository with which the index has stored this session; empty if the session has no repository."""
     known = store.session(session.agent, session.session_id)
     return known.repo_root if known and known.cwd == session.cwd else ""
 

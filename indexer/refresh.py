@@ -186,7 +186,7 @@ def embed_first(
 
 
 def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
-    """Sort logs: those of `project` first, as far as their location shows the project.
+    """Sort logs: logs of `project` first, if their location shows that they are.
 
     Large logs come last, so that no other log waits for them.
     """

@@ -376,7 +376,8 @@ def repository_of(directory: str) -> Project | None:
 
 
 def remote_of(common: Path) -> str:
-    """Return the normalized URL of the remote ``origin``, or of the only remote; empty without one.
+    """Return the normalized URL of the remote ``origin``, or of the only remote; empty if the repository has no
+    remote.
 
     `common` is the git folder. User names and passwords are removed, because the URL is stored and shown.
     """
@@ -401,7 +402,7 @@ def normalized(url: str, beside: Path) -> str:
 
 
 def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
-    """Return `directory` or the nearest folder above it that is one of `tops`; empty if none is."""
+    """Return `directory` or the nearest folder above it that is one of `tops`; empty if no such folder is in `tops`."""
     return next((str(one) for one in (directory, *directory.parents) if str(one) in tops), "")
 
 

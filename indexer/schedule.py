@@ -284,7 +284,7 @@ def _watching(folders: Collection[_Folder]) -> RustNotify:
 
 
 def _below(path: str, depth: int) -> Iterator[_Folder]:
-    """Yield the folder `path` and the folders up to `depth` levels below it. Unreadable ones are skipped."""
+    """Yield the folder `path` and the folders up to `depth` levels below it. Unreadable folders are skipped."""
     for one in folders_of(path, depth):
         with suppress(OSError):
             info = os.stat(one)  # noqa: PTH116 - as text

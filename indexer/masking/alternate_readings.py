@@ -256,7 +256,7 @@ def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
     """Return True if the line that starts at `line`, or a string in it, may be wrapped where the line end `found` is.
 
-    It is if the line is long enough, or if quotes enclose the joined token. A token before "=", ":" or "(" is a name.
+    A line is wrapped if it is long, or if quotes enclose the joined token. A token before "=", ":" or "(" is a name.
     """
     if found.start(1) - line < _FULL_LINE:
         return (

@@ -279,7 +279,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
-    """Return the single recovery code behind a colon at `end`, as a list; empty if there is none."""
+    """Return a list of the one recovery code behind a colon at `end`; an empty list if no code is there."""
     behind = _BEHIND.match(text, end)
     code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []

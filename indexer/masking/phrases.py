@@ -1,8 +1,8 @@
 """Secrets that are recognized by the words around them.
 
 A phrase is a pattern of words with a secret between them. ``phrases.rules`` has phrases that programs print,
-``prose.rules`` those of sentences, and ``commands.rules`` options of commands. A *strange* word is one that cannot be
-a word or name. Near a word that hints at a secret, it counts as a secret.
+``prose.rules`` has phrases of sentences, and ``commands.rules`` has options of commands. A *strange* word is one that
+cannot be a word or name. Near a word that hints at a secret, a strange word counts as a secret.
 """
 
 from __future__ import annotations

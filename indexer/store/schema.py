@@ -158,7 +158,8 @@ CREATE VIRTUAL TABLE commit_words USING fts5(
 
 
 def create(db: apsw.Connection) -> None:
-    """Create the index's tables in this version, or upgrade older ones. Several processes may do so at the same time.
+    """Create the index's tables in this version, or upgrade older tables. Several processes may do so at the same
+    time.
 
     Raises:
         NewerIndexError: a newer smart-fork has made the tables.

@@ -100,10 +100,10 @@ def create(db: apsw.Connection, dimensions: int) -> None:
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
-    """Store vectors (coded by `nearest.coded`) by chunk, in a part of the index.
+    """Store vectors (coded by `nearest.coded`) by chunk id, in the part `part` of the index.
 
     Raises:
-        ValueError: the vectors have another length than those of the index.
+        ValueError: these vectors and the vectors of the index have different lengths.
     """
     if any(len(vector) != length(db) for vector in vectors.values()):
         raise ValueError("these vectors are not from the model of the index")
@@ -144,7 +144,9 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
 
 
 def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None) -> list[tuple[int, bytes]]:
-    """Return these chunks with their vectors, except chunks without one. `parts` limits them to parts of the index."""
+    """Return these chunks with their vectors. Chunks without a vector, or outside `parts` of the index, are left
+    out.
+    """
     found: list[tuple[int, bytes]] = []
     with telling_damage(db), db:  # as they are at one moment: a group may go, or its places be given to others
         found += _read(db, _places(db, chunks, parts))

@@ -108,7 +108,7 @@ def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]
 
 
 def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """Return the text in a call's input that may be a patch; empty if there is none."""
+    """Return the text in a call's input that may be a patch; empty if the input has no such text."""
     if isinstance(arguments, str):
         return arguments
     return (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)

@@ -119,7 +119,9 @@ class AgentAdapter(Protocol):
     resumes: tuple[str, ...] = ()
 
     def homes(self) -> tuple[Path, ...]:
-        """Return the agent's own folder (such as ``~/.claude``), then those of further accounts. Some may not exist."""
+        """Return the agent's own folder (such as ``~/.claude``), then the folders of further accounts. Some may not
+        exist.
+        """
 
     def home(self) -> Path:
         """Return the agent's own folder: the first of `homes`."""

@@ -78,7 +78,7 @@ def unquoted(line: str) -> str:
 
 
 def command_of(arguments: Mapping[str, object]) -> str:
-    """Return the command line in the input of a call of a shell tool; empty if there is none."""
+    """Return the command line in the input of a call of a shell tool; empty if the input has no command line."""
     command = arguments.get("command") or arguments.get("cmd") or ""
     if isinstance(command, list):
         words = [str(word) for word in command[:100]]
@@ -88,7 +88,9 @@ def command_of(arguments: Mapping[str, object]) -> str:
 
 
 def patch_of(arguments: Mapping[str, object]) -> str:
-    """Return the patch in the input of a call, under the names that agents use for it; empty if there is none."""
+    """Return the patch in the input of a call, under the names that agents use for it; empty if the input has no
+    patch.
+    """
     return next((text for name in _PATCHES if isinstance(text := arguments.get(name), str) and text), "")
 
 
@@ -140,7 +142,7 @@ def _without_runners(words: Sequence[str]) -> list[str]:
 
 
 def _script_of(command: Sequence[str]) -> str:
-    """Return the script that a command gives to a shell with ``-c``; empty if there is none."""
+    """Return the script that a command gives to a shell with ``-c``; empty if the command gives no script."""
     place = next((i for i, word in enumerate(command) if re.fullmatch(r"-\w*c", word)), None)
     return command[place + 1] if place is not None and place + 1 < len(command) else ""
 
@@ -214,7 +216,7 @@ def calls_us(said: str) -> bool:
 
 
 def without_ours(line: str) -> str:
-    """Return a command line without the commands that run smart-fork; empty if the remaining ones only look at
+    """Return a command line without commands that run smart-fork; empty if its other commands only look at
     something.
     """
     if not _may_name_us(line):

@@ -78,7 +78,7 @@ class Line(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """Return the object's verbatim bytes. Those of a long line are read from the log again."""
+        """Return the object's verbatim bytes. The bytes of a long line are read from the log again."""
         if isinstance(self.kept, bytes):
             return self.kept
         with open_regular(self.kept.path) as file:
@@ -380,7 +380,7 @@ def _rest(begun: bytes, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def as_read(source: bytes) -> _Objects:
-    """Return the objects of a line as `LineReader` yields them. Those of a long line are abridged."""
+    """Return the objects of a line as `LineReader` yields them. The objects of a long line are abridged."""
     made = abridged([source]) if is_long(source) else source
     return decode_line(made or b"")[0]
 

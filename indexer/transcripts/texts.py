@@ -258,7 +258,7 @@ _NOT_A_PERSON = (
 
 
 def strip_boilerplate(text: str) -> str:
-    """Return a person's own words in `text`, without text that agents inject; empty if there are none.
+    """Return a person's own words in `text`, without text that agents inject; empty if the person wrote no words.
 
     No command or reference in `text` is executed or resolved.
     """
