@@ -195,7 +195,7 @@ class PlannedBranch:
 
     @bounded()
     def write(self) -> Branched:
-        """Write the branch as a new session, and resume it if the request says so.
+        """Write the branch as a new session. If the request has `start`, also resume the new session.
 
         Raises:
             SmartForkError: nothing was written.

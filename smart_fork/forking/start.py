@@ -68,9 +68,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PreparedWorker:
-    """A worker (an agent to run) that was checked and is ready to start. No file or process has been made for it
-    yet.
-    """
+    """A worker (an agent to run) that was checked and is ready to start. It has no files and no process yet."""
 
     spec: WorkerSpec
     machine: Machine
@@ -84,9 +82,7 @@ class PreparedWorker:
 
     @property
     def cwd(self) -> Path:
-        """Return the directory that the worker will work in: its planned worktree, otherwise the requested
-        directory.
-        """
+        """Return the directory that the worker will work in: its planned worktree, or else the requested directory."""
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
@@ -155,9 +151,7 @@ class PreparedWorker:
         return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
-        """Do nothing: a worker that was not started has no files. `Fork.drop`, which callers use alike, deletes
-        files.
-        """
+        """Do nothing: a worker that was not started has no files. `Fork.drop`, with the same name, deletes files."""
 
 
 def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> PreparedWorker:
@@ -275,7 +269,7 @@ def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, star
 
 
 def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
-    """Prepare for a failed start: record then that the resumed session belongs to the earlier worker again."""
+    """Register an undo step for a failed start: the resumed session then belongs to its earlier worker again."""
     owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
     if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
         attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))

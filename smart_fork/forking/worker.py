@@ -262,9 +262,7 @@ def _elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
 
 
 def _moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """Return a warning if a session continues in another directory than its own although the user named no
-    directory.
-    """
+    """Return a warning if a session continues in another directory than its own without a request of the user."""
     if spec.source is None or spec.cwd is not None:
         return []
     if where_now(spec.source.cwd) == spec.source.cwd:

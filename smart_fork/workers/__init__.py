@@ -1,1 +1,1 @@
-"""Workers (agents that smart-fork started): where they run, registry, observation, messages, comparison, ending."""
+"""Workers (agents that smart-fork started): modules that start, register, observe, message, compare and end them."""

@@ -51,7 +51,9 @@ class WorkerState(Value):
 
     @classmethod
     def more(cls, known: WorkerState, **also: Any) -> Self:
-        """Return an answer of this class, a subclass, with the values of `known` and the further values `also`."""
+        """Return an answer of the subclass on which this is called, with the values of `known` and further values
+        `also`.
+        """
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _HANDED_OVER = ".command.json"
 
 @dataclass(frozen=True, slots=True)
 class WorkerLocation:
-    """Where a running worker is found: its process, its terminal, its output file (`log`).
+    """The location of a running worker: its process, its terminal, its output file (`log`).
 
     `attach` is the command that shows the worker to a person. `worker_id` is the id of the worker to which the process
     belongs.
@@ -163,7 +163,7 @@ KEYS = ("Enter", "Up", "Down", *"123456789")
 
 
 def location_of(worker: WorkerRecord) -> WorkerLocation:
-    """Return where a worker runs, from its row in the registry."""
+    """Return the location of a worker (its process, terminal and output file), from its row in the registry."""
     log = Path(worker.log_path) if worker.log_path else None
     return WorkerLocation(worker.terminal_id, worker.pid, log, worker.attach, worker.id, worker.session_id)
 
@@ -208,7 +208,7 @@ def worker_file(worker: WorkerRecord, suffix: str) -> Path:
 
 
 def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> list[str]:
-    """Return a short command that runs `command`: it reads `command` from a private file, and deletes that file."""
+    """Write `command` to a private file. Return a short command that reads and deletes the file, and runs `command`."""
     file = worker_file(worker, f".{secrets.token_hex(4)}{_HANDED_OVER}")
     for other in file.parent.glob(f"*{_HANDED_OVER}"):  # what nobody came for
         with contextlib.suppress(OSError):
@@ -219,9 +219,9 @@ def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> li
 
 
 def remove_command_file(command: Sequence[str]) -> None:
-    """Delete the private file of a command made by `command_through_file`, because the command will not be started.
+    """Delete the private file that `command_through_file` wrote for this command: the command will not be started.
 
-    Other commands have no such file; then do nothing.
+    If it wrote no file for the command, do nothing.
     """
     if command[-1].endswith(_HANDED_OVER):
         Path(command[-1]).unlink(missing_ok=True)

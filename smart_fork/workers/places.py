@@ -42,7 +42,8 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
     """Return the kind of place called `name`. Without a name, return tmux if it is installed, otherwise a background
     process.
 
-    If `name` is an agent's own background sessions, and the installed version has none, return a process instead.
+    If `name` means an agent's own background sessions, and the installed agent has none, return a background process
+    instead.
 
     Raises:
         Usage: there is no such place.

@@ -240,7 +240,10 @@ class Registry:
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
     def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
-        """Remove withdrawn text from a worker's row: replace its name, prompt and command, and clear its question."""
+        """Remove text that the user withdrew (deleted everywhere) from a worker's row.
+
+        Replace the row's name, prompt and command, and clear its question.
+        """
         words = orjson.dumps(list(command)).decode()
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
 
@@ -310,7 +313,7 @@ class Registry:
         return [worker for worker in found if states is None or worker.state in states]
 
     def spawned_by(self, session_id: str) -> list[WorkerRecord]:
-        """Return the workers that a session started, and the workers that those workers started, oldest first."""
+        """Return the workers that a session started, the workers that those started, and so on, oldest first."""
         return self._select(
             "WHERE id IN (WITH RECURSIVE below (id, session) AS ("
             " SELECT id, s.session_id FROM workers LEFT JOIN worker_sessions s ON worker_id = id"

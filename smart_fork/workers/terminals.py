@@ -152,7 +152,7 @@ class TmuxPlace(WorkerPlace):
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `WorkerPlace.exit_status`. tmux may know the status only after a while, and sometimes never (3.3)."""
+        """See `WorkerPlace.exit_status`. tmux may know the status only after a while; tmux 3.3 sometimes never does."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, processes, env)
             if not dead or status:
