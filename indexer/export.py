@@ -7,8 +7,8 @@ prompt with its answer). So a growing session changes only chunks of its last ex
 The hash of a chunk includes the hash of the chunk before. All sessions of a family (a session and its forks) start
 from one seed. So the common beginning of a fork and its parent has equal hashes, and is stored and embedded once.
 
-A chunk has the text of its lines in the export, without headings, marks of actions and surrounding white space. A
-heading is replaced by "User: ". A backslash before a line that only looks like a heading or an action is removed.
+A chunk has the text of its lines in the export, without headings, marks of actions and surrounding white space. The
+heading of a prompt becomes "User: ". A backslash before a line that only looks like a heading or an action is removed.
 """
 
 from __future__ import annotations
