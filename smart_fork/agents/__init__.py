@@ -157,8 +157,8 @@ class AllAgents:
         )
 
     def cutters(self) -> tuple[Cutter, ...]:
-        """Return the cutters of all agents (they load transcripts, so that turns can be removed). To find the agent of
-        a transcript, smart-fork asks them in this order.
+        """Return the cutters of all agents (objects that load transcripts, so that turns can be removed). To find out
+        which agent wrote a transcript, smart-fork asks the cutters in this order.
         """
         return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 

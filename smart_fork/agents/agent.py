@@ -96,7 +96,8 @@ class Ability(NamedTuple):
 
 
 class Agent(AgentDescription):
-    """The description of one agent, with its facets as attributes. A missing facet is `None`.
+    """The description of one agent. Its attributes are its facets (objects for one task each, such as its copier). An
+    attribute is `None` if the agent does not have the facet.
 
     A facet is imported when it is first used. So hooks, which run at each prompt, start quickly.
     """
@@ -172,7 +173,9 @@ class Agent(AgentDescription):
     if not TYPE_CHECKING:  # else any name would pass for a facet
 
         def __getattr__(self, name: str) -> object:
-            """Import a facet when it is first used. Return `None` if the agent does not have it."""
+            """Import the facet (an object for one task, such as "copier") called `name` when it is first used. Return
+            `None` if the agent does not have this facet.
+            """
             if name not in USUAL:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
@@ -243,8 +246,8 @@ class ReadOnlyAgent(Agent):
 
 
 class Storage:
-    """The facet that knows where an agent stores sessions, and from which directories the agent finds them. By
-    default, it finds them from all directories.
+    """The facet that knows where an agent stores sessions, and in which working directories the agent can resume each.
+    By default, it can resume each session in every directory.
     """
 
     def folder(self, directory: Path) -> Path | None:
@@ -272,7 +275,7 @@ class Storage:
 
 
 class ClientCall(NamedTuple):
-    """A tool call that an agent sent to smart-fork's server. All of it is untrusted text.
+    """A tool call that an agent sent to smart-fork's server. All fields are untrusted.
 
     `environment` is the environment of the server's process, `project` its directory.
     """

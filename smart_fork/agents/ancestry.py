@@ -93,7 +93,7 @@ class Births(ABC):
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:
-        """Return the beginning of the session in `log`; `None` if the log does not tell it yet, or cannot be read."""
+        """Return the beginning of the session in `log`; `None` if the log has no header yet, or cannot be read."""
 
     @abstractmethod
     def was_asked(self, log: Path, prompt: str) -> bool:

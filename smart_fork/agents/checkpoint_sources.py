@@ -317,8 +317,8 @@ def plain_text(text: str, most: int) -> str:
 
 
 def time_of(said: object) -> int:
-    """Return the time in the text `said`, in nanoseconds since the epoch; 0 if it is no time. A future time becomes
-    the present, so that no session stays the newest.
+    """Return the time in the text `said`, in nanoseconds since the epoch; 0 if the text is no time. For a future time,
+    return the present. Otherwise its session would always be the newest.
     """
     at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds

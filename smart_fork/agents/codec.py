@@ -43,8 +43,8 @@ class Codec(ABC):
     thoughts: ClassVar[tuple[str, ...]] = ()
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a line's record; `None` if it is outside the conversation, or the agent's records are not
-        measured.
+        """Return the size of a line's record; `None` if the record is outside the conversation, or this decoder
+        measures no records.
         """
         return None
 
@@ -124,7 +124,9 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class ReadSource(AgentAdapter):
-    """An adapter that finds the sessions of a `ReadCodec`, and reads facts about them from files beside the logs."""
+    """An adapter that finds the sessions of an agent that smart-fork only reads, and reads facts about the sessions
+    from files beside the logs.
+    """
 
     codec: ClassVar[ReadCodec]
 
@@ -133,7 +135,9 @@ class ReadSource(AgentAdapter):
         return Header()
 
     def stated(self, path: Path) -> Record:
-        """Return the JSON object in a small file beside a log; empty if there is none."""
+        """Return the JSON object in the small file `path` beside a log; empty if the file is missing or has no
+        object.
+        """
         try:
             from indexer.safe_files import open_regular
 

@@ -304,9 +304,9 @@ class Copier(AgentFacet, ABC):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """Write a copy to `target`, and call `last` before the file appears there.
+        """Write a copy to `target`. Call `last` when all is written, just before the file appears at `target`.
 
-        The file appears when it is complete. An error leaves nothing behind.
+        The file appears only when it is complete. If an error occurs, all written files are deleted.
 
         Raises:
             ForkRefused: A session with this id exists, or the source was rewritten during reading.

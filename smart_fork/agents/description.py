@@ -21,12 +21,13 @@ _DATA = ".local/share/"
 
 
 class Home(NamedTuple):
-    """An agent's own folder: the environment variable that names it, and its default below a person's home.
+    """An agent's own folder: the environment variable that names the folder, and the folder's default path below a
+    person's home.
 
-    * `logs` are the folders of logs inside it.
-    * `beside` are variables that name other places of its files.
-    * `runtime` is a variable of `beside` that names the folder with `logs`, if it is set.
-    * `inside` is the path from the folder in the variable to the agent's own folder.
+    * `logs` are the folders of logs inside the agent's folder.
+    * `beside` are variables that name other folders and files of the agent.
+    * `runtime` is one of these variables. If it is set, the folder that it names contains `logs`.
+    * `inside` is the path from the folder that `variable` names to the agent's own folder.
     """
 
     variable: str
@@ -55,8 +56,8 @@ class Home(NamedTuple):
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
 
     def of_logs(self) -> tuple[Path, ...]:
-        """Return the folders that contain the log folders `logs`: the one in the variable `runtime` if it is set, else
-        all.
+        """Return the folders that contain the log folders `logs`: only the one that the variable `runtime` names if it
+        is set, else all folders of the agent.
 
         A relative path in that variable is ignored: it would be relative to the directory in which the agent starts.
         """

@@ -100,11 +100,11 @@ class Fold(ABC):
         return ""
 
     def given_name(self) -> str:
-        """Return the name that a person gave the session; empty without one."""
+        """Return the name that a person gave the session; empty if no person named it."""
         return ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name that the agent made up for the session; empty without one."""
+        """Return the name that the agent made up for the session; empty if it made up none."""
         return ""
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
@@ -113,7 +113,9 @@ class Fold(ABC):
         return names
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title. A fork is named after its own prompts, not after those of its parent."""
+        """Return the session's title. The title of a fork is made from the fork's own prompts, not from its parent's
+        prompts.
+        """
         own = turns[self.own(turns) :]
         said = title_of(
             self.given_name(), (turn.text for turn in own or turns if turn.prompt), by_agent=self.own_name(turns)

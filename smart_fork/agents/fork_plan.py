@@ -127,10 +127,10 @@ class ForkPlan:
         )  # fmt: skip
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the worker's environment: `base` without the variables that identify the caller, with the plan's
-        additions.
+        """Return the worker's environment: `base` without the variables that identify the caller, and with the plan's
+        variables.
 
-        ``PWD`` is set too, since a program may trust it more than its working directory.
+        ``PWD`` is set to the worker's directory too, since a program may trust ``PWD`` more than its working directory.
         """
         here = {"PWD": str(self.cwd)} if "PWD" in base else {}
         given = {key: value for key, value in base.items() if key not in AGENTS.callers_own}

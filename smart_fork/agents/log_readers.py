@@ -15,7 +15,9 @@ OWN = Agents(*(agent.reader for agent in AGENTS))
 
 
 class Readers(Agents):
-    """The adapters of all agents. If repositories' sessions are listed on this machine, the adapters read these too."""
+    """The adapters of all agents. If sessions that repositories keep are listed on this machine, the adapters read
+    these sessions too.
+    """
 
     def __init__(self, *own: AgentAdapter) -> None:
         super().__init__(*own)

@@ -160,13 +160,14 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The functions that read a worker's state from one agent's logs. Each record has its time as ``timestamp``.
+    """The functions that read the state of a worker (an agent that smart-fork started) from one agent's logs. Each
+    record has its time as ``timestamp``.
 
-    * `records` reads all records of a log, `backwards` those at its end, last record first.
+    * `records` reads all records of a log, `backwards` the records at the log's end, last record first.
     * `sign` returns the state of the worker that a record shows.
     * `steps` returns the background tasks that start or end with a record, given the calls without a result so far.
     * `answers` returns the token counts in records.
-    * `is_prompt` recognizes a record that fixes the system prompt of all forks.
+    * `is_prompt` returns True for a record with the system prompt, which forks then keep.
     * `window` returns the context window that the newest logs state.
     """
 

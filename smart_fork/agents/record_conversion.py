@@ -174,7 +174,8 @@ class Forms(Codec):
     def arrived(self, record: Record, *, others: bool) -> Record | None:
         """Return a received record with only the fields that may be shared; `None` if nothing is left.
 
-        With `others`, signed or encrypted data is left out, since it is bound to another person's account.
+        If another person wrote the record (`others`), signed or encrypted data is left out, since it is bound to that
+        person's account.
         """
         kept = self.sent(record)
         if kept is None or not others:

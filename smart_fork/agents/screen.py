@@ -1,4 +1,5 @@
-"""Questions that an agent shows on its terminal screen, with their options. Pure: the screen is given as text.
+"""Questions that an agent shows on its terminal screen, with their options. The screen is given as text; nothing is
+read from a terminal here.
 
 The real programs (Claude Code 2.1, Codex 0.169) show numbered options with one of them marked, a line about keys
 below, and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks

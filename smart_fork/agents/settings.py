@@ -316,11 +316,11 @@ class Hooks(AgentFacet):
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """Return True if a process with the command line `runner` runs the hooks of several terminals. `None` stands
-        for an unknown command line.
+        """Return True if a process with the command line `runner` runs the hooks of several terminals. If the command
+        line is unknown, `runner` is `None`.
 
-        The environment of such a process does not tell the session. An agent with one has a module `daemon`;
-        `smart_fork.hooks` looks for this file without importing anything.
+        The environment of such a process does not tell the session. An agent with such a process has a module
+        `daemon`; `smart_fork.hooks` looks for the module's file without importing anything.
         """
         return False
 

@@ -2,11 +2,12 @@
 
 Seen with 2.1:
 
-* it ends its options at ``--``;
-* it resumes in the permission mode of its log or settings, unless ``--permission-mode`` names another;
-* ``claude -- doctor`` runs the command ``doctor``, ``/clear`` runs a slash command; one blank before them makes each an
-  ordinary prompt;
-* ``-p`` waits 5 seconds for servers with ``alwaysLoad``, or as long as a variable says; in a terminal for none.
+* Claude Code ends its options at ``--``;
+* it resumes in the permission mode of the session's log or of the settings, unless ``--permission-mode`` names another;
+* ``claude -- doctor`` runs the command ``doctor``, ``/clear`` runs a slash command; with a blank before either, it is
+  an ordinary prompt;
+* ``-p`` waits 5 seconds, or as long as a variable says, for servers with ``alwaysLoad``; a terminal session does not
+  wait.
 """
 
 from __future__ import annotations

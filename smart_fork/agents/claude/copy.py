@@ -208,9 +208,9 @@ class ClaudeCopier(TreeCopier):
     """The copier of Claude Code's sessions.
 
     A copy has no sub-agents, no records about the session itself, and nothing that a compaction dropped. It has all
-    records that shape a request, system prompt included, so that its first request begins like the session's last one.
-    If a record's parent is missing, the copy keeps the turns before the gap; the program's own ``--resume`` and
-    ``--fork-session`` load only those after it.
+    records that shape a request, system prompt included, so that the copy's first request begins like the session's
+    last one. If a record's parent is missing, the copy keeps the turns before the gap; the program's own ``--resume``
+    and ``--fork-session`` load only the turns after the gap.
     """
 
     codec = CODEC

@@ -252,7 +252,9 @@ class ClaudeTree(Tree):
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns Claude Code loads. Since 2.1.3xx a compaction keeps the last messages too."""
+        """Return which turns Claude Code loads when it resumes the session. Since 2.1.3xx a compaction keeps not only
+        its summary but also the last messages.
+        """
         found, preserved = super().resumed(turns), self.facts.get("preserved") or ()
         if found.reason != "compaction" or not preserved:
             return found
@@ -386,7 +388,9 @@ class ClaudeSubAgents(LoggedSubAgents):
 
 
 def _beside(log: Path) -> str:
-    """Return the id of the call that began a sub-agent, from the file beside its log; empty if it is not noted."""
+    """Return the id of the call that began a sub-agent, from the file beside the sub-agent's log; empty if the file
+    has no id.
+    """
     try:
         with open_regular(log.with_suffix(".meta.json")) as file:
             return text_in(dict_in(json_in(file.read(_MAX_FILE_BYTES))).get("toolUseId"))

@@ -1,11 +1,13 @@
 """Claude Code's settings: hooks in ``settings.json``, the login, and MCP servers in ``.claude.json``.
 
-Seen with 2.1.197: it reads strict JSON only (a file with comments is replaced as damaged), takes ``.config.json`` in
-its folder before ``.claude.json``, locks the file by a folder beside it, and writes it again at each start. So the
-entry is put in as text, which can be removed to the byte if Claude Code has not run since.
+Seen with 2.1.197: Claude Code reads strict JSON only, and replaces a file with comments as damaged. It takes
+``.config.json`` in its folder before ``.claude.json``. It locks the file by a folder beside it, and writes the file
+again at each start. So smart-fork inserts its entry as text, and can remove it to the byte if Claude Code has not run
+since.
 
-Login, seen with 2.1.197: ``claude auth status`` says in JSON whether it is logged in; an ``apiKeyHelper``, the ``env``
-of its settings and the keychain count. Without a login it opens its window all the same, and says so there.
+Login, seen with 2.1.197: ``claude auth status`` says in JSON whether Claude Code is logged in; an ``apiKeyHelper``,
+the ``env`` of its settings and the keychain count. Without a login it opens its window all the same, and says so
+there.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def text_of(content: object) -> str:
 
 
 def unwrapped(output: str) -> str:
-    """Return the output of a shell call as plain text. Up to version 0.58 it was logged as JSON; then the exit code
-    comes first.
+    """Return the output of a shell call as plain text. Up to version 0.58 Codex logged it as JSON; from such JSON,
+    return the exit code, then the output.
     """
     if not output.startswith('{"output"'):
         return output

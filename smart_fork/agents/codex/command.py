@@ -2,12 +2,12 @@
 
 Seen with 0.169:
 
-* it ends its options at ``--``;
-* ``/clear`` runs a slash command, ``!touch x`` a shell command; one blank before them makes each an ordinary prompt;
-* its permissions come from its present settings alone, not from those that the session has recorded;
+* Codex ends its options at ``--``;
+* ``/clear`` runs a slash command, ``!touch x`` a shell command; with a blank before either, it is an ordinary prompt;
+* its permissions come from its present settings alone, not from the permissions that the session has recorded;
 * ``codex fork`` asks for the directory unless ``-C`` names it;
-* its first request waits a second for MCP servers, and for a ``required`` one until that answers. Without such a server
-  it does not start.
+* its first request waits a second for MCP servers, but for a ``required`` server until that answers. If a required
+  server does not answer, Codex does not start.
 """
 
 from __future__ import annotations

@@ -254,8 +254,8 @@ class CodexForms(CodexCodec, Forms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these messages: each message twice, as it is sent to the model and as it
-        is shown.
+        """Yield the log of a new session with these messages. Each message is written twice, as Codex does: as an item
+        for the model, and as an event for the screen.
         """
         for number, one in enumerate(said):
             if not number:
@@ -359,7 +359,9 @@ def _compacted(payload: Record) -> Record:
 
 
 def _items(record: Record) -> Iterator[Record]:
-    """Yield the items in a record: its own, or those that a compaction left."""
+    """Yield the items in a record: the item itself, or, from the record of a compaction, the items that the compaction
+    kept.
+    """
     payload = record.get("payload")
     if record.get("type") == "response_item" and isinstance(payload, dict):
         yield payload

@@ -1,4 +1,4 @@
-"""The fold of a Codex rollout: its own records, and those that a fork takes from its parents."""
+"""The fold (reader) of a rollout (Codex's log): its own records, and records that a fork has from its parents."""
 
 from __future__ import annotations
 

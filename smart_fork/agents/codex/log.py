@@ -152,7 +152,7 @@ def _name_of(row: Mapping[str, str]) -> str:
 
 
 class CodexStorage(Storage):
-    """Where Codex stores sessions. It finds them from every directory."""
+    """Where Codex stores sessions. Codex can resume each session in every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
         """Return the path for a restored log: not in the archive, where Codex does not look for sessions to fork."""
@@ -168,7 +168,9 @@ _MAX_BYTES = 4 << 20
 
 
 def thread_name(home: Path, session_id: str) -> str:
-    """Return the name of a thread in Codex's index of names; empty if it has none, or the file cannot be read."""
+    """Return the name of a thread (session) in Codex's index of names; empty if the index has no name for it, or
+    cannot be read.
+    """
     path = home / _FILE
     try:
         info = path.stat()

@@ -51,7 +51,9 @@ def day_of(name: str) -> tuple[str, ...]:
 
 
 def is_moved(path: Path) -> bool:
-    """Return True if a rollout is not in the folder of its day: Codex has archived it, or it is a copy."""
+    """Return True if a rollout (log) is not in the folder of the day in its name. Then Codex has archived it, or it is
+    a copy.
+    """
     day = day_of(path.name)
     return bool(day) and path.parent.parts[-3:] != day
 
@@ -83,7 +85,7 @@ def is_compressed(log: Path) -> bool:
 
 
 def find_rollout(rollout_id: str) -> Path | None:
-    """Return the newest file of the rollout with this id (see `ForkBase`); `None` if there is none."""
+    """Return the newest file of the rollout (log) with this id (see `ForkBase`); `None` if no file has the id."""
     files = rollouts(rollout_id) if is_id(rollout_id) else ()
     found = (file for file in files if rollout_in(file.path) == rollout_id)
     newest = max(found, key=lambda file: file.mtime_ns, default=None)

@@ -60,9 +60,10 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of the lines `seen`, linked to the turns that they depend on or repeat.
+    """Return the turns of the lines `seen`. Each is linked to the turn that it repeats, and a thought to the answer
+    after it.
 
-    Thoughts depend on the answer after them, since no API accepts thoughts alone.
+    A thought is removed with its answer, since no API accepts thoughts alone.
     """
     turns = [one.turn for one in seen]
     thoughts = list[int]()

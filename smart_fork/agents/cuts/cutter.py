@@ -40,7 +40,7 @@ from smart_fork.json_text import respelled
 
 
 class Files:
-    """The access to transcripts that are plain files: reading, replacing and deleting them."""
+    """The functions that read, replace and delete transcripts that are plain files."""
 
     def has(self, path: Path) -> bool:
         """Return True if the transcript exists."""
@@ -236,10 +236,10 @@ _FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
 
 
 class SeenLine(NamedTuple):
-    """A line's turn, its session's id, and the texts by which lines that repeat others are found.
+    """What is known of a line: its turn, the id of its session, and the texts that connect lines which repeat others.
 
-    `said` is the line's text, `None` if no line can repeat it. `repeats` is the text of another line that this line
-    repeats.
+    `said` is the line's text, `None` if no line can repeat it. If this line repeats the text of another line,
+    `repeats` is that text.
     """
 
     turn: TranscriptTurn

@@ -38,7 +38,7 @@ class LinePlace(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """The version of a file, to detect changes since it was read."""
+    """The version of a file (its size, time and inode). Another version means that the file was changed."""
 
     size: int
     mtime_ns: int
