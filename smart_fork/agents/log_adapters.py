@@ -64,7 +64,9 @@ class LogAdapter(OwnLogs):
         return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
 
     def begun(self, path: Path) -> LineFold:
-        """Return an empty fold for the log at `path`, to be fed with the lines of the log."""
+        """Return a new fold (reader) for the log at `path`. It has read nothing; the caller feeds it the lines of the
+        log.
+        """
         fold: LineFold = self.tree(path, None, keep_raw=False)
         fold.recorder.names_code = current_bound.get() is None
         return fold

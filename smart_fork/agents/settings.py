@@ -355,8 +355,8 @@ class Login(AgentFacet):
 
     @property
     def folder(self) -> str:
-        """The environment variable that names the agent's own folder. A worker always gets the folder of its
-        session.
+        """The name of the environment variable that names the agent's own folder. For a worker (an agent that
+        smart-fork starts), it always names the folder that has the worker's session.
         """
         return self.of.home.variable
 

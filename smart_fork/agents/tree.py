@@ -294,7 +294,7 @@ class Tree(LineFold):
         return ""
 
     def twins(self) -> Iterable[Path]:
-        """Return other logs of the session: it was moved or copied, and may have continued there."""
+        """Return other logs of the session. They exist if it was moved or copied, and it may have continued in them."""
         return self._twins(self.path)
 
     def of_twin(self, path: Path) -> Tree:

@@ -162,7 +162,7 @@ class TreeCopy(Copy):
 
     @abstractmethod
     def left(self, entry: Entry) -> Entry:
-        """Return a compaction's summary as an ordinary message."""
+        """Return a compaction's summary as an ordinary message, so that the agent also loads turns before it."""
 
     @abstractmethod
     def added(self, text: str, near: Record) -> Record:

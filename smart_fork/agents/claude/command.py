@@ -34,7 +34,9 @@ class ClaudeStarter(Starter):
     asking = ("--permission-mode", "default")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. The id of a new session, or of a fork, can be chosen."""
+        """Return the command for a request. Claude Code accepts an id for a new session or a fork, and the command
+        contains it, except for background sessions.
+        """
         # In the background only a copy of ours has an id that we know.
         new = None if request.background and not request.at else request.new_session_id
         resumes = request.form == "resume"

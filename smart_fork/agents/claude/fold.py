@@ -180,7 +180,7 @@ class ClaudeTree(Tree):
 
     @property
     def begun(self) -> bool:
-        """True if a message was read already."""
+        """True if a message of the log was read already."""
         return next(iter(self.chain.turns), None) is not None
 
     def is_copied(self, record: Record) -> bool:

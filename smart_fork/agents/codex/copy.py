@@ -1,4 +1,4 @@
-"""Copies of Codex's sessions with the records of their ancestors, and the conversion of its records for sharing."""
+"""Copies of Codex's sessions with the records of their ancestors, and the conversion of Codex's records for sharing."""
 
 from __future__ import annotations
 

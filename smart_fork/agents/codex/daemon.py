@@ -6,5 +6,7 @@ from collections.abc import Sequence
 
 
 def runs_hooks(runner: Sequence[str] | None) -> bool:
-    """Return True if `runner`, the command line of the process that ran a hook, is Codex's server, or unknown."""
+    """Return True if `runner`, the command line of the process that ran a hook, is the command line of Codex's server.
+    If `runner` is `None` (unknown), return True too.
+    """
     return runner is None or "app-server" in runner

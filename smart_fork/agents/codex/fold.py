@@ -349,8 +349,8 @@ class CodexFold(fold.LineFold):
                 self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
 
     def _roll_back(self, turns: list[Turn], prompts: int) -> int:
-        """Remove the last prompts and everything after them, also later compactions. Return how many prompts were
-        missing.
+        """Remove the last prompts and all after them, later compactions too. Return how many of the prompts `turns`
+        lacks.
         """
         before = list(turns)
         missing = roll_back(turns, prompts)

@@ -146,7 +146,9 @@ def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, T
 
 
 def _name_of(row: Mapping[str, str]) -> str:
-    """Return the name that a person or Codex gave a thread; empty if it only repeats the first prompt."""
+    """Return the name that a person or Codex gave a thread (session); empty if the name only repeats the first
+    prompt.
+    """
     shown, name = (row["first_user_message"], row["preview"]), row["name"].strip() or row["title"].strip()
     return "" if any(name and name in (one.strip(), one.strip()[: len(name)]) for one in shown) else name
 

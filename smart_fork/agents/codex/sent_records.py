@@ -223,8 +223,8 @@ class Measured:
             )
 
     def above(self, other: Measured, end: int) -> None:
-        """Put the records of `other`, the rollout that this rollout continues, before this one's: all records with a
-        number below `end`.
+        """Add the records of `other` with numbers below `end` before all others. `other` is the rollout (log) that
+        this rollout continues.
         """
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records

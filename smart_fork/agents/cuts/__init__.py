@@ -1,3 +1,3 @@
-"""The parts of cuts (turns removed from transcripts) for all agents: transcripts, the `Cutter` base, snapshots and
-titles.
+"""The code for cuts (removals of turns from transcripts) that all agents share: the transcript, the base class of
+cutters, snapshots from before cuts, and marks of titles.
 """

@@ -133,7 +133,9 @@ class Cutter(Files, AgentFacet, ABC):
         )
 
     def public(self) -> Mapping[str, object]:
-        """Return the names that `smart_fork.excise` exports for this agent, for existing scripts."""
+        """Return the names that the module `smart_fork.excise` exports for this agent, with their values. Existing
+        scripts use these names.
+        """
         return {}
 
     def written(self, path: Path) -> Path:
