@@ -59,8 +59,9 @@ def leave_a_killed_one() -> None:
     """Leave the socket of a killed preloader, where no process listens. The killed one had loaded nothing."""
     listens = "import smart_fork.cli.preload.server as one; one._load = lambda: None; one.main()"
     with subprocess.Popen((sys.executable, "-P", "-c", listens)) as killed:
-        until(lambda: psutil.Process(killed.pid).children())
+        waiting = until(lambda: psutil.Process(killed.pid).children())
         killed.kill()
+    psutil.wait_procs(waiting, timeout=90)  # they have its socket as well, until they see that it is gone
     assert Path(client.socket_path() or "").exists()
 
 
