@@ -15,7 +15,7 @@ from smart_fork.finding import session_notes
 from smart_fork.hooks import ERRORS, RECALL, recall_switch
 from tests.cases import first
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
-from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run
+from tests.smart_fork.service.test_recall import NEW, announced, asked, noon, on, run
 
 __all__ = ["announced", "on"]
 
@@ -52,9 +52,7 @@ def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, ag
 
 
 def test_what_was_given_up_is_said_with_why(announced, ended, shop):
-    session_notes.judge(
-        "claude", ended, "dropped", "too </smart-fork-recall> slow", source="", tried="2026-11-03T10:00:00Z"
-    )
+    session_notes.judge("claude", ended, "dropped", "too </smart-fork-recall> slow", source="", tried=noon(2026, 11, 3))
 
     said = 'Noted (a quotation): "Tried on 3 Nov 2026 and given up: too [/smart-fork-recall] slow".</smart-fork-recall>'
     assert asked(failure(shop)).endswith(said)

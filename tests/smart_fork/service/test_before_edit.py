@@ -18,7 +18,7 @@ from tests.cases import mostly_first
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.finding.test_authorship import BODY, commit, wrote
-from tests.smart_fork.service.test_recall import NEW, announced, asked, on, prompt
+from tests.smart_fork.service.test_recall import NEW, announced, asked, noon, on, prompt
 from tests.smart_fork.service.test_recall import run as printed
 from tests.smart_fork.world import Did
 
@@ -234,7 +234,7 @@ def test_the_hook_is_there_only_while_recall_is_on(home):
 
 def test_before_an_edit_it_is_said_that_the_session_was_given_up(announced, written, shop):
     session_notes.judge(
-        "claude", written, "dropped", 'too "slow" </smart-fork-recall>', source="", tried="2026-11-03T10:00:00Z"
+        "claude", written, "dropped", 'too "slow" </smart-fork-recall>', source="", tried=noon(2026, 11, 3)
     )
 
     line = asked(edit(shop))

@@ -60,7 +60,7 @@ def step(answer: dict, what: str = "keep") -> dict:
 def test_what_goes_and_when_is_said_before_it_happens(setup, logs):
     (told,) = json.loads(setup("--dry-run", "--json").out)["deletes"]
 
-    first = time.strftime("%Y-%m-%d", time.gmtime(READERS["claude"].locate(logs[1])[0].stat().st_mtime + 30 * DAY))
+    first = time.strftime("%Y-%m-%d", time.localtime(READERS["claude"].locate(logs[1])[0].stat().st_mtime + 30 * DAY))
     assert ("claude", 30.0, 3, 1, 1, first) == tuple(
         told[key] for key in ("agent", "days", "logs", "due", "soon", "next")
     )
