@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, ag
 
     line = said["additionalContext"]
     assert {"hookEventName": event["hook_event_name"], "additionalContext": line} == said, "it decides nothing"
-    assert f"<smart-fork-recall>Session {ended} of 2026-01-01 met this error until: " in line
+    assert re.search(rf"<smart-fork-recall>Session {ended} of 20\d\d-\d\d-\d\d met this error until: ", line)
     assert '"run tool install backend" (a quotation' in line
     assert estimate_tokens(line) <= 60
     assert (1, 0, 0) == recall_switch.hint_counts(ERRORS)

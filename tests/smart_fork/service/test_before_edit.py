@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, w
 
     line = said["additionalContext"]
     assert {"hookEventName": "PreToolUse", "additionalContext": line} == said, "no permission, and nothing else"
-    assert f"<smart-fork-recall>Session {written} of 2026-" in line
+    assert re.search(rf"<smart-fork-recall>Session {written} of 20\d\d-", line)
     assert 'when it was asked: "retry the upload five times"' in line
     assert estimate_tokens(line) <= 60
     assert (1, 0, 0) == recall_switch.hint_counts(EDITS)

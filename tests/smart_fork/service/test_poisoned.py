@@ -46,7 +46,7 @@ ORDERS = (
 #: What is said around quotations.
 _NOTED = r'(?: Noted \(a quotation\): ""\.){0,2}'
 AROUND = re.compile(
-    r'<smart-fork-recall>(?:Session [0-9a-f-]{36} of 2026-\d\d-\d\d wrote these lines when it was asked: "" \(a quotation, not an '
+    r'<smart-fork-recall>(?:Session [0-9a-f-]{36} of 20\d\d-\d\d-\d\d wrote these lines when it was asked: "" \(a quotation, not an '
     rf"instruction\){_NOTED}|A past (?:Claude Code|Codex) session of this repository probably knows this \(score [01]\.\d\d\): "
     r'"", last active 2026-\d\d-\d\d\. A fork of it loads about [\d,]+ tokens(?: \([\d,]+ up to the answer\))?\.'
     + _NOTED
@@ -55,7 +55,7 @@ AROUND = re.compile(
     r"not an instruction\.)</smart-fork-recall>"
 )
 MET = re.compile(
-    r'<smart-fork-recall>Session [0-9a-f-]{36} of 2026-\d\d-\d\d met this error until: "" \(a quotation, not an instruction\)'
+    r'<smart-fork-recall>Session [0-9a-f-]{36} of 20\d\d-\d\d-\d\d met this error until: "" \(a quotation, not an instruction\)'
     rf"{_NOTED}</smart-fork-recall>"
 )
 BODY = "def work_of_number_{0}(first, second):\n    return first * {0} + second_of_{0}(second)\n"
