@@ -90,7 +90,7 @@ def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
 def _spoken_for(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str) -> tuple[Any, Any]:
     """Return the evidence for the best member of each family, best first as it is ranked now, and which is right."""
     from smart_fork.finding.evidence import gather
-    from smart_fork.finding.ranking import SILENT, joined, parts, scores, shares_of_phrasings
+    from smart_fork.finding.ranking import SILENT, parts, scores, shares_of_phrasings
 
     vectors = labelled.embed(asked.meanings) if known != "words" else None
     found = gather(labelled.store, asked, vectors, words=known != "meaning")
@@ -101,7 +101,7 @@ def _spoken_for(labelled: Labelled, query: Mapping[str, Any], asked: Any, known:
         best.setdefault(family[row], row)
     by_phrasing = [parts(one.evidence, one.coverage) for one in found.phrasings]
     shares = shares_of_phrasings(len(found.phrasings), sum(one.embedded for one in found.phrasings))
-    speaking = {row: joined([one.get(row, SILENT) for one in by_phrasing], shares) for row in best.values()}
+    speaking = {row: np.sum([one.get(row, SILENT) for one in by_phrasing], 0) * shares for row in best.values()}
     gold = {answer["session_id"] for answer in query["gold"]}
     right = [any(member.session_id in gold for member in labelled.store.family(root)) for root in best]
     values = np.array([speaking[row] for row in best.values()], float)

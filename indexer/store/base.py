@@ -219,7 +219,7 @@ class Near(NamedTuple):
 
 @value
 class Counts(Value):
-    """How many sessions, chunks, chunks with vectors, logs and undecodable lines of logs the index has."""
+    """Counts of the index: sessions, chunks, chunks with vectors, logs, and lines of logs that cannot be decoded."""
 
     sessions: int
     chunks: int
@@ -235,7 +235,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """How many records an agent's logs have, how many have an unknown type, and which agent versions wrote these."""
+    """Counts of an agent's records, of those of an unknown type, and the agent versions that wrote the unknown ones."""
 
     records: int
     unknown: int
@@ -243,7 +243,7 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """How many sessions of one project, agent and outcome were last used on one `day`, and the latest time."""
+    """Number of sessions of one project, agent and outcome that were last used on one `day`, and the latest time."""
 
     root: str
     agent: AgentName

@@ -81,7 +81,7 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """How many characters of a record the model receives, in full and with shortened results.
+    """Number of characters of a record that the model receives, in full and with shortened results.
 
     `sums_up` marks the summary of a compaction (the agent's own shortening of its context).
     """
@@ -92,7 +92,7 @@ class RecordSize(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """How long the model's provider keeps its cache of a session, in `seconds`, and when the cache was last used.
+    """Lifetime of a session's cache at the model's provider, in `seconds`, and the time when the cache was last used.
 
     Both come from the log. `seconds` is 0 if the log does not say it.
     """

@@ -49,7 +49,7 @@ class ClaudeAdapter(TreeAdapter):
 
 
 class ClaudeStorage(Storage):
-    """Where Claude Code stores sessions, and from which directories it finds them."""
+    """Claude Code's storage of sessions: their folders, and the directories from which it finds them."""
 
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)

@@ -154,7 +154,7 @@ def _name_of(row: Mapping[str, str]) -> str:
 
 
 class CodexStorage(Storage):
-    """Where Codex stores sessions. Codex can resume each session in every directory."""
+    """Codex's storage of sessions. Codex can resume each session in every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
         """Return the path for a restored log: not in the archive, where Codex does not look for sessions to fork."""

@@ -238,7 +238,7 @@ _FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
 
 
 class SeenLine(NamedTuple):
-    """What is known of a line: its turn, the id of its session, and the texts that connect lines which repeat others.
+    """Facts of a line: its turn, the id of its session, and the texts that connect lines which repeat others.
 
     `said` is the line's text, `None` if no line can repeat it. If this line repeats the text of another line,
     `repeats` is that text.
