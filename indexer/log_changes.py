@@ -1,5 +1,4 @@
-"""Detection of logs that changed since they were read, and the list of forgotten sessions (which a person asked to
-forget). These are never indexed again.
+"""Detection of logs that changed since they were read, and the list of sessions that a person asked to forget.
 
 Each search looks for changes and mostly finds none. Therefore this module imports nothing that reads or stores logs.
 """
@@ -42,10 +41,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report(Value):
-    """Counts of what an index run did. `failed` maps each unreadable log to the reason.
+    """Counts of an index run. `failed` maps each unreadable log to the reason, and `seconds` each stage to its
+    duration.
 
-    `seconds` maps the run's stages, such as reading, to their duration. `erased` is False while deleted text may still
-    be in the index's files.
+    `erased` is False while deleted text may still be in the index's files.
     """
 
     files: int = 0
@@ -92,10 +91,7 @@ def _changed(
     there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], adapters: Agents, report: Report,
     also: Collection[str] = (),
 ) -> list[LogFile]:  # fmt: skip
-    """Return the logs that are new, changed or listed in `also`, newest first, with all other logs of their sessions.
-
-    `there` are the existing logs by path. `seen` are the sizes and times of logs when they were last read, by path.
-    """
+    """Return the logs that are new, changed or in `also`, newest first, with all other logs of their sessions."""
     new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in also}
     if len(new) < len(there):
         twins = (adapters[there[path].agent].twins(there[path].path) for path in tuple(new))
@@ -106,19 +102,16 @@ def _changed(
 
 
 def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
-    """Return the logs that are new, or changed since they were read. Each log costs one `stat`, and nothing is
-    written.
-    """
+    """Return the logs that are new, or changed since they were read, without writing. Each log costs one `stat`."""
     seen = store.seen()
     files = (file for agent in adapters for file in agent.discover())
     return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
 
 
 def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
-    """Return those of `paths` at which no log exists any more.
+    """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present.
 
-    Usually a log is a file. A log that is only a part of a file is gone if the file is, or if its agent no longer
-    finds it in the file. If the file cannot be read, its logs count as present.
+    A log that is only a part of a file is gone if the file is, or if its agent no longer finds it in the file.
     """
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 
@@ -126,7 +119,7 @@ def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
 def _forget(
     store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
 ) -> bool:
-    """Remove deleted logs from the index: those in `seen` that are not in `there`. Return True if any were removed.
+    """Remove the logs in `seen` that are not in `there` from the index. Return True if any were removed.
 
     If an older version had read one of these logs, `refresh.renew` later updates the stored texts of its session.
     """
@@ -147,10 +140,7 @@ def _forget(
 
 
 def _without_export(store: Store) -> set[str]:
-    """Return the paths of logs with a session that should have an export but has none.
-
-    This lists one folder for each agent.
-    """
+    """Return the paths of logs with a session that should have an export but has none. Lists one folder per agent."""
     exports: dict[AgentName, set[str]] = {}
     missing: set[str] = set()
     for agent, session_id, path in store.sources():
@@ -175,8 +165,7 @@ def forgotten() -> Forgotten:
 
 
 def add_forgotten(agent: AgentName, session_id: str, at: str) -> None:
-    """Put a session on the list of forgotten sessions (which are never indexed again). The caller holds the index's
-    lock.
+    """Put a session on the list of sessions that are never indexed again. The caller holds the index's lock.
 
     Raises:
         OSError: the list cannot be written, and is unchanged.

@@ -1,8 +1,7 @@
 """Reading of many logs by several processes, while one process writes the results into the index.
 
-Reading takes most of the time of a first run. Each reader process reads logs in advance. The writing process reads a
-log itself when no reader has a result ready, so that no processor is idle. A reader process costs time and memory, so
-that several are started only for many logs.
+Reading takes most of the time of a first run. The writing process reads a log itself when no reader has a result ready,
+so that no processor is idle. A reader process costs time and memory, so it is started only for many logs.
 """
 
 from __future__ import annotations
@@ -125,15 +124,10 @@ class _Reader:
         return reader
 
     def takes(self) -> bool:
-        """Return True if the reader can be asked to read one more log."""
         return len(self.asked) < _MAX_WAITING_LOGS
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
-        """Ask the reader process to read `file` from `checkpoint` on, where an earlier reading ended; `None` for the
-        start.
-
-        `answer` later returns the result.
-        """
+        """Ask the process to read `file` from `checkpoint` on, where an earlier reading ended."""
         self.asked.append(file)
         self.tell((file, checkpoint))
 
@@ -145,10 +139,7 @@ class _Reader:
             log.info("a process that reads logs has ended: %s", error)
 
     def answer(self) -> tuple[LogFile, ReadResult | None] | None:
-        """Return the next log with its result, which is `None` if the reader could not read it.
-
-        Return `None` in place of the pair if the reader process has died.
-        """
+        """Return the next log with its result (`None` if unreadable), or `None` if the reader process has died."""
         try:
             result: ReadResult | None = self.line.recv()
         except (EOFError, OSError):
@@ -177,10 +168,7 @@ def _send_as_call(kind: type[Any]) -> None:
 
 
 def _answer(line: Connection) -> None:
-    """Read each log that is requested on `line`, and send the result, until the other end is closed.
-
-    The first message names the agents.
-    """
+    """Read each log that is requested on `line`, and send the result. The first message names the agents."""
     agents: Agents
     agents, key = line.recv()
     asked: SimpleQueue[tuple[LogFile, Checkpoint | None]] = SimpleQueue()
@@ -198,8 +186,7 @@ def _answer(line: Connection) -> None:
 def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | None]]) -> None:
     """Move requests from the connection into the queue `asked` as they come.
 
-    Without the queue, both processes could wait for each other: the other one to send a request, this one to send a
-    result.
+    Without the queue, both processes could wait for each other, each to send.
     """
     try:
         while True:

@@ -1,6 +1,4 @@
-"""The indexing pipeline: reads changed logs, exports sessions, splits them into chunks, stores them, and embeds the
-chunks.
-"""
+"""The indexing pipeline: reads changed logs, exports their sessions, and stores and embeds them in chunks."""
 
 from __future__ import annotations
 
@@ -55,9 +53,8 @@ _MAX_HOSTS = 16
 class SearchableTexts:
     """The texts by which a session is found: its `pieces`, its `title` and its other names (`also_called`).
 
-    Text about smart-fork itself is left out, and so is a title that only asks smart-fork. `until` is the time of the
-    last text. `acted` is the index of the last exchange (a prompt with its answer) in which the session made a call;
-    -1 if it only talked.
+    `until` is the time of the last text. `acted` is the last exchange (a prompt with its answer) with a tool call that
+    did something, -1 if the session only talked.
     """
 
     pieces: tuple[Piece, ...]
@@ -70,9 +67,9 @@ class SearchableTexts:
 def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) -> SearchableTexts:
     """Return the texts by which `session` is found, without questions to smart-fork and repetitions of its answers.
 
-    Such questions and answers quote other sessions, so a search would find them instead of those sessions. An exchange
-    (a prompt with its answer) that asks smart-fork and changes nothing is left out. If the exchange asks and then
-    changes something, only the text between the question and the next change is left out.
+    Those quote other sessions, so a search would find them instead of the other sessions. An exchange (a prompt with
+    its answer) that asks smart-fork and changes nothing is dropped. If it asks and later changes something, only the
+    text between the question and the change is dropped.
     """
     exchanges = session.exchanges()
     acting = (one.index for one in exchanges for turn in one.turns if any(call.action for call in calls_of(turn)))
@@ -102,7 +99,7 @@ def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) 
 def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:
     """Return the title and the other names of a session of which only the pieces `left` are indexed.
 
-    A name that a person gave stays. Other names are made from the prompts that are left.
+    A name that a person gave stays. Other names are made from the prompts in `left`.
     """
     before, now = (title_of("", _prompts(some)) for some in (pieces, left))
     if before == now:
@@ -111,17 +108,15 @@ def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> 
 
 
 def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
-    """Yield the text of each prompt in `pieces`."""
     for _, runs in groupby((one for one in pieces if one.role == "user"), key=lambda one: one.turn):
         yield joined(" ", (one.text for one in runs))
 
 
 def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple[str, bool]]:
-    """Split a piece of an exchange (a prompt with its answer) that asks smart-fork, into parts.
+    """Split a piece of an exchange that asks smart-fork into (text, own).
 
-    Each part comes with True if it is the session's own text, and False if it repeats smart-fork's answer or asks
-    smart-fork. In a prompt, the sentences that do not name smart-fork are the session's own. `quoting` are the ids of
-    messages that repeat smart-fork's answer.
+    `own` is False for text that asks smart-fork or repeats its answer: sentences of a prompt that name smart-fork, and
+    messages in `quoting`, the ids of those that repeat the answer.
     """
     if piece.role == "action":
         return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
@@ -134,10 +129,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield the parts of a piece that are to be indexed, as pieces with their own first lines.
-
-    `None` stands for parts that are not indexed.
-    """
+    """Yield the parts of a piece to index as pieces with their own first lines, and `None` for each run of others."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -197,11 +189,10 @@ def read_logs(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> set[str]:
-    """Read logs into the index, so that their words can be searched.
+    """Read logs into the index, so that their words can be searched. Return the locations of the logs that were read.
 
-    Return the locations of the logs that were read. A log that cannot be read is noted in `report`, and does not stop
-    the others. Reading stops at `deadline` (of `time.monotonic`), but at least one log is read. `progress` is called
-    with the stage, the number of logs read, and the number of all.
+    A log that cannot be read is noted in `report`, and does not stop the others. Reading stops at `deadline` (of
+    `time.monotonic`), but at least one log is read.
     """
     started = time.perf_counter()
     done, gone = set[str](), forgotten()
@@ -238,10 +229,9 @@ def read_logs(
 
 
 def is_of_another(store: Store, embedder: Embedder) -> bool:
-    """Return True if the index has vectors of another model than `embedder`'s.
+    """Return True if the index has vectors of another model than `embedder`'s. A newer revision is no other model.
 
-    Only `index run` replaces these vectors. Otherwise two processes with two models would keep deleting each other's
-    vectors. A newer revision of a model does not count as another one.
+    Only `index run` replaces such vectors: two processes with two models would keep deleting each other's vectors.
     """
     known = store.meta("model").partition("@")[0]
     return known not in ("", embedder.model.partition("@")[0])
@@ -251,12 +241,12 @@ def embed_waiting(
     store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None, only_first: bool = False,
     wanted: Collection[int] = (), deadline: float | None = None, progress: Progress | None = None,
 ) -> None:  # fmt: skip
-    """Embed chunks that have no vector, until `deadline` (of `time.monotonic`).
+    """Embed chunks that have no vector, until `deadline` (of `time.monotonic`), but at least one batch.
 
-    The `wanted` chunks come first, then the first chunk of each exchange (a prompt with its answer), then the rest.
-    Among equals, chunks in the scope `first` come first. With `only_first`, embed only the `wanted` chunks and the
-    first chunks of exchanges in `first`; all other chunks only if they fill less than one batch. At least one batch is
-    embedded, so that repeated calls come to an end. The model is not loaded if all chunks have vectors.
+    Embed the `wanted` chunks first, then the first chunk of each exchange (a prompt with its answer), then the rest.
+    Among equals, prefer chunks in the scope `first`. With `only_first`, embed only `wanted` and the first chunks of
+    exchanges in `first`, and others only if they fill less than one batch. The model is loaded only if a chunk lacks
+    its vector.
     """
     started = time.perf_counter()
     counts = store.counts()
@@ -297,10 +287,7 @@ def embed_waiting(
 
 
 def _batches(store: Store, first_parts: Sequence[int], wanted: Collection[int]) -> Iterator[list[tuple[int, str]]]:
-    """Yield batches of chunks without a vector as (id, text), in the order of `Store.waiting`.
-
-    Chunks that other processes add meanwhile are included.
-    """
+    """Yield batches of (chunk id, text) without a vector, also of chunks that other processes add meanwhile."""
     while rows := store.waiting(first_parts, ORDERED_ROWS, wanted):
         for start in range(0, len(rows), EMBED_ROWS):
             yield rows[start : start + EMBED_ROWS]
@@ -373,7 +360,7 @@ def save_session(store: Store, agents: Agents, reading: Reading, session: Sessio
 
 
 def _repo_root_of(store: Store, session: Session) -> str:
-    """Return the repository with which the index has stored this session; empty if the session has no repository."""
+    """Return the repository with which the index has stored this session, or ""."""
     known = store.session(session.agent, session.session_id)
     return known.repo_root if known and known.cwd == session.cwd else ""
 
@@ -404,11 +391,9 @@ def _words(known: SearchableTexts, session: Session, symbols: str, work: Iterabl
 
 
 def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
-    """Yield a document for each further repository in which a session worked. It has only the exchanges in that
-    repository (an exchange is a prompt with its answer).
+    """Yield a document for each further repository in which a session worked, with only the exchanges there.
 
-    `known` are the texts by which the session is found. For a session that another person wrote (a checkpoint, which a
-    repository keeps), nothing is yielded.
+    Nothing is yielded for a session of another person (a checkpoint, which a repository keeps).
     """
     session, hosts = document.session, dict[Project, set[int]]()
     for place, exchanges in () if session.received else worked_in(session).items():

@@ -1,8 +1,6 @@
-"""Masking of secrets in everything that is exported, indexed, logged or shown: `mask` replaces each by
-``[REDACTED:<kind>]``.
+"""Masking of secrets in text that is exported, indexed, logged or shown: `mask` replaces each by ``[REDACTED:<kind>]``.
 
-A `Masked` text went through `mask`. Texts are shortened only here, and only after masking: half a secret would not be
-recognized. A mask is never split.
+Shorten text only here, and only after masking: half a secret would not be recognized, and a mask must not be split.
 """
 
 from __future__ import annotations
@@ -49,9 +47,7 @@ _LONGEST_MASK = len(MARK) + 41
 
 
 def shorten(text: Masked, limit: int) -> Masked:
-    """Return `text` on one line with collapsed white space. A text longer than `limit` is shortened, with an
-    ellipsis.
-    """
+    """Return `text` on one line with collapsed white space, of at most `limit` characters. An ellipsis marks a cut."""
     line = " ".join(text[: limit * 8].split())
     if len(line) <= limit:
         return Masked(line)
@@ -69,22 +65,20 @@ def beginning(text: Masked, limit: int) -> Masked:
 
 
 def ending(text: Masked, limit: int) -> Masked:
-    """Return the last `limit` characters of `text`. If they begin inside a mask, the result starts with the whole
-    mask.
-    """
+    """Return the last `limit` characters of `text`, with the whole of a mask that the cut would split."""
     _, start = _mask_around(text, max(0, len(text) - limit))
     return Masked(text[start:])
 
 
 def between(text: Masked, start: int, end: int, *, cut: tuple[bool, bool] = (False, False)) -> Masked:
-    """Return the text between two positions. `cut` says whether an ellipsis is put before the result, and behind it."""
+    """Return the text between two positions. `cut` says whether to put an ellipsis before the result, and behind it."""
     _, start = _mask_around(text, start)
     end, _ = _mask_around(text, end)
     return Masked("…" * cut[0] + text[start:end].rstrip() + "…" * cut[1])
 
 
 def joined(by: str, texts: Iterable[Masked]) -> Masked:
-    """Join `texts` with the separator `by` between them."""
+    """Join masked `texts` with the separator `by`."""
     return Masked(by.join(texts))
 
 
@@ -100,7 +94,7 @@ _KNOWN: ContextVar[tuple[str, ...]] = ContextVar("secrets known here", default=(
 
 @contextmanager
 def knowing(secrets: Iterable[str]) -> Iterator[None]:
-    """In this block, mask the strings `secrets` as well. Another part of the session shows that they are secret."""
+    """Mask the strings `secrets` as well in this block. Another part of the session shows that they are secret."""
     before = _KNOWN.set(tuple(secrets))
     try:
         yield
@@ -117,23 +111,21 @@ def mask(text: str) -> Masked:
 
 
 def mask_cut(text: str) -> Masked:
-    """Mask a text that another program has truncated. A possible beginning of a secret at the text's end is masked,
-    too.
-    """
+    """Mask a text that another program has truncated, including a possible beginning of a secret at its end."""
     from indexer.masking.secrets import masked_before_a_cut
 
     return Masked(masked_before_a_cut(text))
 
 
 def mask_parts(parts: Sequence[str]) -> list[Masked]:
-    """Mask `parts`, which follow each other in one text. A secret that continues in the next part is found as well."""
+    """Mask `parts`, which follow each other in one text. A secret may continue in the next part."""
     from indexer.masking.secrets import redact_parts
 
     return [Masked(part) for part in redact_parts([_without_known(part) for part in parts])]
 
 
 def mask_screen(text: str) -> Masked:
-    """Mask secrets in the screen of a terminal. Secrets that the screen wraps or truncates are found as well."""
+    """Mask secrets in the screen of a terminal, which may wrap or truncate them."""
     from indexer.masking.secrets import masked_screen
 
     return Masked(masked_screen(text))
@@ -147,7 +139,7 @@ def _without_known(text: str) -> str:
 
 @cache
 def _redact() -> Callable[[str], str]:
-    """Return the function that masks secrets. Its rules are loaded on first use."""
+    """Return the function that masks secrets. Its rules take long to load, so they are loaded on first use."""
     from indexer.masking.secrets import redact
 
     return redact
@@ -158,7 +150,7 @@ KEPT_CHARACTERS = 8 << 20
 
 
 class Masks:
-    """A cache of texts with their masked forms. All threads may use it."""
+    """A thread-safe cache of texts with their masked forms."""
 
     def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
         self._mask = mask
@@ -168,7 +160,6 @@ class Masks:
         self._known: dict[str, Masked] = {}
 
     def __call__(self, text: str) -> Masked:
-        """Return `text` with its secrets masked."""
         known = self._known.get(text)
         if known is not None:
             return known
@@ -177,7 +168,7 @@ class Masks:
         return masked
 
     def know(self, text: str, masked: Masked) -> None:
-        """Add a `text` that another process has masked to the cache."""
+        """Add a `text` that another process has masked."""
         with self._lock:
             if text not in self._known:
                 self._known[text] = masked

@@ -1,8 +1,7 @@
 """Other readings of a text, in which hidden secrets become visible, with the positions in the original text.
 
 Invisible characters (zero-width characters, soft hyphens, terminal colors) and look-alikes (wide letters, no-break
-spaces, escapes of JSON, HTML and URLs) can hide a secret. Most texts have neither, and are read as they are. Text
-written as base64 or as hexadecimal numbers is decoded as well.
+spaces, escapes of JSON, HTML and URLs) can hide a secret. So can base64 and hexadecimal numbers, which are decoded.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ _FULL_LINE = 56
 class View:
     """A text with some spans replaced, for example without invisible characters. `text` is the result.
 
-    `edits` are the start and end of each replaced span in the original text, with the text in its place.
+    `edits` are (start, end, replacement) with positions in the original text.
     """
 
     def __init__(self, original: str, edits: Iterable[tuple[int, int, str]]) -> None:
@@ -119,7 +118,6 @@ class View:
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Return the span of the original text from which the character at `position` of `text` comes."""
         starts, places = self._pieces
         number = bisect_right(starts, position) - 1
         start, end, same = places[number]
@@ -130,10 +128,9 @@ class View:
 
     @cached_property
     def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
-        """Return two lists about the pieces of `text`: where each piece starts in `text`, and where it comes from.
+        """Return where each piece of `text` starts, and its origin: (start, end, unchanged) in the original text.
 
-        The second list has for each piece its start and end in the original text, and True if the piece is unchanged.
-        Both are computed on first use, because most readings need no positions.
+        Computed on first use, because most readings need no positions.
         """
         starts: list[int] = []
         places: list[tuple[int, int, bool]] = []
@@ -149,7 +146,7 @@ class View:
 
 
 def as_seen(text: str) -> list[View]:
-    """Return readings of a text without its invisible characters and look-alikes; an empty list if it has neither."""
+    """Return readings of a text without its invisible characters and look-alikes, or [] if it has neither."""
     if not (_ODD.search(_rare(text)) and _HIDES.search(text)):
         return []
     ways = [_seen, lambda found: _seen(found).strip(" ")] if _LIKE_SPACES.search(text) else [_seen]
@@ -159,8 +156,8 @@ def as_seen(text: str) -> list[View]:
 def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> Iterator[View]:
     """Yield further readings of `text` that may show a secret: without escapes, entities, or list separators.
 
-    `plain` is the text with one byte for each character. `telling` is True if the text has words that hint at secrets.
-    `spelled` is True if some characters are written as escapes.
+    `plain` has one byte for each character. `telling` is True if the text has words that hint at secrets, and `spelled`
+    if some characters are written as escapes.
     """
     if b"[0m" in plain and b"\x1b" not in plain:
         yield _changed(text, _ALTERED, _seen)
@@ -182,9 +179,8 @@ def joined(
 ) -> View | None:
     """Return a reading in which tokens that line ends split are joined again; `None` if no token is split.
 
-    `plain` is the text with one byte for each character. `tokens` are the starts of long runs of token characters.
-    `begins` returns True if a known kind of token begins between two positions; its last argument says if the rest of
-    the token seems to follow.
+    `plain` has one byte for each character. `tokens` are the starts of long runs of token characters. `begins` returns
+    True if a known kind of token begins between two positions; its last argument says if the rest seems to follow.
     """
     edits, position = list[tuple[int, int, str]](), 0
 
@@ -227,10 +223,10 @@ def joined(
 
 
 def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
-    """Return the first part of a split token, which ends the line before; `None` if that line ends otherwise.
+    """Return the first part of a split token, which ends the line before `token`; `None` if that line ends otherwise.
 
-    `token` is where the rest of the token seems to begin. The result has the first part's start and end, the start of
-    the rest, and True if a sign for continued lines, such as a backslash, proves the split.
+    `token` is where the rest seems to begin. Return the first part's start and end, the start of the rest, and True if
+    a sign for continued lines, such as a backslash, proves the split.
     """
     if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
         token += 2
@@ -247,14 +243,14 @@ def _is_rest(plain: bytes, start: int) -> bool:
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
-    """Return a match of the line end behind the token at `token`, and of its rest in the next line, or `None`."""
+    """Match the line end behind the token at `token`, and the token's rest in the next line."""
     run = _RUN.match(plain, token)
     end = run.end() if run else token
     return _GOES_ON.match(plain, end) if plain[end : end + 1] in _MAY_GO_ON else None
 
 
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
-    """Return True if the line that starts at `line`, or a string in it, may be wrapped where the line end `found` is.
+    """Return True if the line that starts at `line`, or a string in it, may be wrapped at the line end `found`.
 
     A line is wrapped if it is long, or if quotes enclose the joined token. A token before "=", ":" or "(" is a name.
     """

@@ -128,7 +128,7 @@ def assignments_in(
 
 
 def assigned_to(text: str, noun: Noun) -> Iterator[Span]:
-    """Yield the secrets that are assigned to the word `noun`, which means a secret and has letters beyond ASCII."""
+    """Yield the secrets assigned to `noun`, a word with letters beyond ASCII that means a secret, such as "пароль"."""
     return _named(text, noun.start, noun.end, noun.kind)
 
 
@@ -183,9 +183,7 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
 
 
 def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Return True if the word behind a name and a blank can be its value: no other word follows, or a command sets
-    it.
-    """
+    """Return True if the word behind a name and a blank can be its value: it ends the line, or a command sets it."""
     rest = text[match.end() : ended(text, match.end(), 258)]
     if " " not in rest.strip(" \t,;\r"):
         return True
@@ -225,7 +223,7 @@ def _words_at(text: str, match: re.Match[str], value: re.Match[str]) -> int:
 
 
 def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
-    """Yield the position of the `value` that is assigned to a name if it is a secret of this `kind`."""
+    """Yield the position of the assigned `value` if it is a secret of this `kind`."""
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
     if text[name_start - 1 : name_start + 1] in _ESCAPED_LINE_ENDS and stem > name_start:
         name_start += 1
@@ -276,7 +274,7 @@ def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
 
 
 def _word_before(text: str, position: int) -> str:
-    """Return the word before a name that completes the name, such as "API" before "key"; empty without such a word."""
+    """Return the word that completes a name, such as "API" before "key", or ""."""
     found = _WORD_BEFORE.search(text[max(0, position - 24) : position])
     return found[0].replace(" ", "_") if found else ""
 
@@ -300,11 +298,7 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _is_key(name: str, word: str, value: str) -> bool:
-    """Return True if a name such as "deploy key" has a random `value`: a UUID, a hexadecimal number or mixed
-    characters.
-
-    `word` is the part of the `name` that hints at a secret. Names of public keys do not count.
-    """
+    """Return True if a name such as "deploy key" has a random `value`. `word` is the part that hints at a secret."""
     if word.lower() != "key" or len(name) == len(word) or _OPEN_KEYS.search(name):
         return False
     value = value.rstrip(",;)")
@@ -364,7 +358,7 @@ def _form(  # noqa: PLR0912 - one case for each way to write it
 def _behind_blank(
     text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]
 ) -> tuple[str, Form] | None:
-    """Return an assigned `value` behind a name and a blank, and how it is written; `None` if it is no secret."""
+    """Do the work of `_form` for a value behind a name and a blank."""
     words, quote, after = value[0], match["quote"], text[value.end() : value.end() + 1]
     if _SETS.search(text[max(0, name_start - 60) : name_start]):
         return words, "literal"
@@ -379,7 +373,7 @@ def _behind_blank(
 
 
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
-    """Return an assigned `value` without quotes, and how it is written (see `Form`); `None` if it is no secret."""
+    """Do the work of `_form` for a value without quotes."""
     words, separator, after = value[0], match["sep"], text[value.end() : value.end() + 1]
     if separator[-2:] in ("q(", "q{", "q["):
         return _CODE_ENDS.split(words)[0], "string"
@@ -412,7 +406,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
 
 
 def _is_symbolic(words: str) -> bool:
-    """Return True if `words` look like a password although they have signs: they have a digit, and are no code."""
+    """Return True if `words` look like a password with signs rather than like code."""
     return _CODE.search(words) is None and any(c.isdigit() for c in words)
 
 

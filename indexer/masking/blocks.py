@@ -1,8 +1,6 @@
-"""Secrets that are recognized by the block around them: a Kubernetes Secret, a table, recovery codes, cookies, SQL
-rows.
+"""Secrets that are recognized by the block around them: a Kubernetes Secret, a table, recovery codes, cookies, SQL.
 
-Also secrets that are alone on their line below an announcement (a line such as "Your token:"): in the output of a
-command, on a page, or in a file of one line.
+Also secrets that are alone on their line below an announcement (a line such as "Your token:").
 """
 
 from __future__ import annotations
@@ -148,7 +146,6 @@ def _span(match: re.Match[str], group: int, kind: str) -> Span:
 
 
 def _kubernetes(text: str) -> Iterator[Span]:
-    """Yield the values of a Kubernetes Secret."""
     done = 0
     for place in (found.start() for found in _IS_SECRET.finditer(text)):
         if place < done:
@@ -194,9 +191,7 @@ def _is_heading(cell: str) -> bool:
 
 
 class _Column(NamedTuple):
-    """A cell in a line of a table, with the number of its column, its text, its start, and the start of the next
-    cell.
-    """
+    """A cell in a line of a table. `number` is its column, and `end` the start of the next cell."""
 
     number: int
     text: str
@@ -256,7 +251,7 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
-    """Return the recovery codes behind the position `end`; an empty list if there are fewer than two.
+    """Return the recovery codes behind the position `end`, or [] if there are fewer than two.
 
     Their lengths differ by one character at most. They have digits, except for single codes of the same shape.
     """
@@ -279,7 +274,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
-    """Return a list of the one recovery code behind a colon at `end`; an empty list if no code is there."""
+    """Return the one recovery code behind a colon at `end` in a list, or []."""
     behind = _BEHIND.match(text, end)
     code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []
@@ -368,9 +363,7 @@ _ABOUT = late(expanded("{about_answers}"))
 
 
 def asks_for_one(line: str) -> bool:
-    """Return True if the last line of the text `line` asks for a secret, or says that a secret follows on the next
-    line.
-    """
+    """Return True if the last line of `line` asks for a secret, or announces one on the next line."""
     last = line.rstrip().rpartition("\n")[2]
     if len(last) > _LONGEST:
         return False

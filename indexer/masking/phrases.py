@@ -1,8 +1,8 @@
 """Secrets that are recognized by the words around them.
 
-A phrase is a pattern of words with a secret between them. ``phrases.rules`` has phrases that programs print,
-``prose.rules`` has phrases of sentences, and ``commands.rules`` has options of commands. A *strange* word is one that
-cannot be a word or name. Near a word that hints at a secret, a strange word counts as a secret.
+A phrase is a pattern of words with a secret between them, from ``phrases.rules`` (output of programs), ``prose.rules``
+(sentences) or ``commands.rules`` (options of commands). A *strange* word cannot be a word or name: near a word that
+hints at a secret, it counts as a secret.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Phrase:
     """A pattern of words with a secret as its last group. All literals are in lower case.
 
     A line must have one of `anchors`. A text must have one of `words` as a whole word, or else one of `signs`. `least`
-    names the check of the secret. If `whole`, the pattern may span several lines. With `reach`, it may extend so many
-    characters beyond a line. If `begins`, it starts with an anchor.
+    names the check of the secret. The pattern may span several lines (`whole`), extend `reach` characters beyond a
+    line, or start with an anchor (`begins`).
     """
 
     kind: str
@@ -142,7 +142,7 @@ def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> 
 
 
 def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]]:
-    """Move the end of each line by `reach` characters. Join lines that then touch. Lines are (start, end) positions."""
+    """Move the end of each (start, end) by `reach`, and join lines that then touch."""
     stretches = lines[:1]
     for start, end in lines[1:]:
         first, last = stretches[-1]
@@ -154,7 +154,7 @@ def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]
 
 
 def found_at(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
-    """Yield the secrets that `phrase` finds in the given `lines` of `text`, which are (start, end) positions."""
+    """Yield the secrets that `phrase` finds in the `lines` of `text`, which are (start, end) positions."""
     for start, end in lines:
         for match in compiled(phrase.pattern).finditer(text, start, end):
             yield from _secret(phrase, match)
@@ -231,7 +231,7 @@ def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
-    """Yield passwords that phrases with letters beyond ASCII find in `text`, as in Russian or Chinese sentences."""
+    """Yield passwords behind phrases with letters beyond ASCII, as in Russian or Chinese sentences."""
     for phrase in _ABROAD if speaks_abroad(text) else ():
         for word in (anchor.decode() for anchor in phrase.anchors):
             if word in text:
@@ -361,7 +361,7 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
 
 
 def _told_before(text: str, position: int) -> Iterator[Span]:
-    """Yield a strange word (one unlike words and names) before "password" at `position`, if the sentence links both."""
+    """Yield a strange word before the "password" at `position`, if the sentence links both."""
     for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
         start = position - len(piece.string) + piece.start(1)
         value = piece[1].rstrip(".:")
@@ -382,9 +382,7 @@ def _behind(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield strange words (unlike words and names) behind `position` in its line, and words introduced as a
-    password.
-    """
+    """Yield strange words behind `position` in its line, and words introduced as a password."""
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
@@ -438,9 +436,7 @@ def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> b
 
 
 def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Yield long random words in a line that mentions a secret, or below such a line. `starts` are inside long
-    words.
-    """
+    """Yield long random words in or below a line that mentions a secret. `starts` are inside long words."""
     for begin, end in long_words(plain, starts):
         value = text[begin:end].rstrip("=")
         number = all(map(is_number, value.split("-")))

@@ -1,4 +1,4 @@
-"""The rules that describe secrets, read from text files in this folder. Each rule has samples of text beside it.
+"""Rules that describe secrets, read from text files in this folder. Each rule has samples of text beside it.
 
 The files are not TOML: its parser takes 30 ms for so many rules, and each command that masks something reads them.
 """
@@ -25,8 +25,8 @@ _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 class Span(NamedTuple):
     """The `start` and `end` of a secret in a text, and its `kind`.
 
-    `source` ranks how the secret was found: by its shape, by words around it, by the name to which it is assigned, or
-    because it is near a word that hints at secrets.
+    `source` says how the secret was found: by its `SHAPE`, by a `PHRASE` around it, by the `NAME` to which it is
+    assigned, or because it is `NEAR` a word that hints at secrets.
     """
 
     start: int
@@ -116,13 +116,13 @@ def lines_of(name: str, continued: str) -> list[str]:
 
 
 def literals(rule: Rule, key: str) -> tuple[str, ...]:
-    """Return the alternatives in a rule's entry `key`, which ``|`` separates; none if the rule has no such entry."""
+    """Return the alternatives in a rule's entry `key`, which ``|`` separates, or nothing without such an entry."""
     return tuple(rule[key].replace("␣", " ").replace("␉", "\t").split("|")) if key in rule else ()
 
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern. ``{name}`` in it stands for a pattern with that name in a rule file."""
+    """Compile a pattern in which ``{name}`` stands for a pattern with that name in a rule file."""
     return re.compile(expanded(pattern))
 
 

@@ -1,4 +1,4 @@
-"""The search for all secrets of a text, in each form in which the text can be read, such as decoded or unwrapped.
+"""Search for all secrets of a text, in each form in which the text can be read, such as decoded or unwrapped.
 
 At the end of a truncated text, a possible beginning of a secret counts as a secret if some continuation makes it one.
 Texts that a log splits, such as lists of lines or of hunks, are masked as one text.
@@ -38,7 +38,7 @@ _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for
 
 
 def words_of(lower: bytes) -> list[bytes]:
-    """Return the words of a text that is given in lower case."""
+    """Return the words of a lower-case text."""
     return lower.translate(_LETTERS).split()
 
 
@@ -73,13 +73,13 @@ def redact(text: str) -> str:
 
 
 def known_from(text: str, spans: Iterable[Span]) -> list[str]:
-    """Return the secrets at `spans` that are to be masked wherever they occur in the text: passwords and keys."""
+    """Return the secrets at `spans` that must be masked wherever they occur in the text: passwords and keys."""
     found = [text[one.start : one.end] for one in spans if _LEAST_KNOWN <= one.end - one.start < _MOST_KNOWN]
     return [secret for secret in dict.fromkeys(found[:_MANY]) if is_hard(secret)]
 
 
 def hidden(text: str, spans: Iterable[Span]) -> str:
-    """Return `text` with a mask in place of each of `spans`. Of two that overlap, the mask has the first one's kind."""
+    """Return `text` with a mask in place of each of `spans`. Of two that overlap, the first one names the kind."""
     pieces: list[str] = []
     position = 0
     for span in sorted(spans):
@@ -118,7 +118,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
 
 
 def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the rest of each secret that a line end splits: its part in the next line."""
+    """Yield the part in the next line of each secret that a line end splits."""
     for span in spans:
         rest = _GOES_ON.match(text, span.end)
         if rest and goes_on(text[span.start : span.end], rest[1]):
@@ -126,11 +126,11 @@ def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class _Text(NamedTuple):
-    """A text with what the rules need to search it. `plain` and `lower` are bytes at the same positions as characters.
+    """A text with what the rules need to search it.
 
-    `lower` is in lower case. `runs` marks characters that may be in tokens, and `tokens` are the starts of long runs
-    of such characters. `signs` are the words and literals that hint at secrets. `places` are the positions of
-    literals.
+    `plain` and its lower-case form `lower` have one byte for each character. `runs` has the class of each character
+    (see `tokens.runs_of`), and `tokens` the starts of long runs of token characters. `signs` are the words and literals
+    that hint at secrets, and `places` the positions of the literals.
     """
 
     text: str
@@ -151,10 +151,9 @@ def _looked_at(text: str) -> _Text:
 
 
 def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
-    """Return the secrets of a text. A rule is skipped if the text has none of the words that the rule needs.
+    """Return the secrets of a text, skipping each rule for which the text has none of the necessary words.
 
-    `depth` counts the encodings that were decoded to get the text. With `whole` False, no long random words are looked
-    for.
+    `depth` counts the encodings that were decoded to get the text. If `whole` is False, skip long random words.
     """
     text, lower, signs, places = read.text, read.lower, read.signs, read.places
     spans = list[Span]()
@@ -177,7 +176,7 @@ def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
 
 
 def _read_as(reading: View, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the secrets that were found in another reading of a text, at their positions in the original text."""
+    """Yield secrets of another reading of a text (see `View`) at their positions in the original text."""
     for span in spans:
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)
@@ -250,7 +249,7 @@ def masked_before_a_cut(text: str) -> str:
 
 
 def masked_screen(text: str) -> str:
-    """Mask a terminal's screen, on which lines are wrapped anywhere, and long lines end in an ellipsis."""
+    """Mask a terminal's screen, on which lines may wrap anywhere, and long lines end in an ellipsis."""
     wraps = list(_wraps(text))
     spans = [*spans_of(text), *_cut_at(text, len(text.rstrip()))]
     for match in _ELLIPSES.finditer(text):
@@ -264,9 +263,7 @@ def masked_screen(text: str) -> str:
 
 
 def _wraps(text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of the line end behind each full line of a screen. Such a line may continue in the next
-    one.
-    """
+    """Yield (start, end) of the line end behind each full line of a screen, which may continue in the next line."""
     lines = [line.strip(_FRAME) for line in text.split("\n")]
     full = max(max(map(len, lines)) - _ROOM, _NARROWEST)
     for line, match in zip(lines, _WRAP.finditer(text), strict=False):
@@ -304,7 +301,7 @@ def redact_parts(parts: Sequence[str]) -> list[str]:
 
 
 def _inside(parts: Sequence[str], spans: Iterable[Span], by: str) -> list[list[Span]]:
-    """Return for each of `parts` the spans in it. The given `spans` are positions in the parts joined with `by`."""
+    """Return the spans in each of `parts`. The given `spans` are positions in the parts joined with `by`."""
     inside: list[list[Span]] = [[] for _ in parts]
     starts = list(accumulate((len(part) + len(by) for part in parts), initial=0))
     for span in spans:
@@ -324,8 +321,8 @@ def together(
 ) -> list[Any]:
     """Apply `change` to a list from a log in which consecutive values belong to one text.
 
-    A list of strings is changed as one text. In a list of objects, the values of each field, across all objects, are
-    changed as one text. Fields for which `fixed` returns True stay.
+    A list of strings is changed as one text. In a list of objects, all values of a field are changed as one text,
+    except fields for which `fixed` returns True.
     """
     if len(values) < 2:
         return values
@@ -345,7 +342,7 @@ def together(
 
 
 def key_lines(text: str) -> set[str]:
-    """Return the lines of the private keys in a text. A leading plus, which a diff may have added, is removed."""
+    """Return the lines of the private keys in a text, without a leading plus of a diff."""
     keys = [span for span in spans_of(text) if span.kind == "private-key"] if "PRIVATE KEY" in text else []
     return {line.lstrip("+") for span in keys for line in _KEY_LINE.findall(text, span.start, span.end)}
 

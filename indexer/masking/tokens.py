@@ -1,8 +1,8 @@
 """Tokens that are recognized by their shape alone, by the rules in ``vendors.rules`` and ``shapes.rules``.
 
-A token has a long run of token characters (letters, digits, "_" and "-") with a digit in it. Ordinary text has no such
-run, so one search for runs is enough. At the start of a run, or of a part that a dot joins to it, the beginning of a
-vendor's token is looked up in a table. Therefore the number of vendors does not matter.
+A token has a long run of letters, digits, "_" and "-" with a digit in it. Ordinary text has none, so one search for
+such runs is enough. The start of a run is looked up in a table of the beginnings of vendors' tokens. Therefore the
+number of vendors does not matter.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from indexer.masking.value_checks import is_number, is_tangled, is_thrown_togeth
 
 
 class Literals:
-    """A search for many short texts in one pass. The texts are in lower case, and may overlap."""
+    """A search for many short, possibly overlapping, lower-case texts in one pass."""
 
     def __init__(self, literals: Iterable[bytes]) -> None:
         self._literals = tuple(dict.fromkeys(literals))
         self._search = BytesAhoCorasick(self._literals)
 
     def places_in(self, lower: bytes) -> Mapping[bytes, list[int]]:
-        """Return the ascending positions of each of the short texts that is in `lower`."""
+        """Return the ascending positions of each short text that is in `lower`."""
         places: dict[bytes, list[int]] = {}
         for number, start, _ in self._search.find_matches_as_indexes(lower, overlapping=True):
             places.setdefault(self._literals[number], []).append(start)
@@ -106,15 +106,14 @@ def runs_of(plain: bytes) -> bytes:
 
 
 def has_controls(runs: bytes) -> bool:
-    """Return True if the text of which `runs` are the character classes (see `runs_of`) has control characters."""
+    """Return True if a text has control characters. `runs` are its character classes (see `runs_of`)."""
     return _CONTROL in runs
 
 
 def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Yield the tokens in `text`.
+    """Yield the tokens in `text`. `plain` has one byte for each character, and `runs` its class (see `runs_of`).
 
-    `plain` is the text as bytes of equal positions, and `runs` the class of each character (see `runs_of`). `starts`
-    are the starts of long runs of token characters in the text.
+    `starts` are the starts of long runs of token characters.
     """
     end = 0
     for start in starts:
@@ -155,8 +154,7 @@ def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
 def is_begun(text: str, start: int, end: int, rest: bool) -> bool:  # noqa: FBT001
     """Return True if the text between two positions is only the beginning of a known kind of token.
 
-    `rest` is True if the following text looks like the rest of a token. It matters only for kinds without a fixed
-    length.
+    For kinds without a fixed length, `rest` must be True if the following text looks like the rest of a token.
     """
     shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one[0], start)]
     return any(end - start >= max(len(beginning), 4) for beginning, _ in shapes) and not any(
@@ -173,7 +171,7 @@ def _any_at_a_run() -> re.Pattern[str]:
 
 
 def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Span]:
-    """Yield the tokens of known vendors (see `Vendor`) whose longest run of token characters begins at `start`."""
+    """Yield the tokens of known vendors whose longest run of token characters begins at `start`."""
     shapes = _shapes()
     for at in _beginnings(text, plain, runs, start):
         for beginning, vendor in shapes.get(text[at : at + 2], ()):
@@ -193,8 +191,8 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
 def _says_so(text: str, start: int) -> bool:
     """Return True if a prefix and random characters at `start` are a secret.
 
-    A prefix that names a secret, such as "sk_", needs few random characters. A prefix of unknown meaning needs many.
-    The prefix of a public key never counts.
+    A prefix that names a secret, such as "sk_", needs few random characters; one of unknown meaning needs many. The
+    prefix of a public key never counts.
     """
     if start and text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
         return False
@@ -224,10 +222,7 @@ def _is_option(text: str, start: int) -> bool:
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
-    """Yield the positions at which a token may begin: `start`, and the starts of the parts that dots join before it.
-
-    At `start`, the token's longest run of token characters begins.
-    """
+    """Yield the positions at which a token may begin: `start`, and the starts of the parts that dots join before it."""
     yield start
     if text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS and start:
         yield start + 1
@@ -246,9 +241,7 @@ def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[in
 
 
 def is_wallet_key(text: str) -> bool:
-    """Return True if `text` is the private key of a Bitcoin wallet: its last four bytes are the checksum of the
-    others.
-    """
+    """Return True if `text` is a Bitcoin wallet's private key: its last four bytes are a checksum of the others."""
     number = 0
     for letter in text:
         number = number * 58 + _BASE58.index(letter)
@@ -259,7 +252,7 @@ def is_wallet_key(text: str) -> bool:
 def _random(follows: str, *, certain: bool) -> bool:
     """Return True if `follows`, the text behind a token's beginning, is random. Names may begin like tokens, too.
 
-    If the vendor's pattern is exact, `certain` is True, and any text that does not repeat itself counts as random.
+    If the vendor's pattern is exact (`certain`), any text that does not repeat itself counts as random.
     """
     return not monotone(follows) and (certain or changes(follows[:200]) >= 2 or is_tangled(follows))
 

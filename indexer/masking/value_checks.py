@@ -67,10 +67,9 @@ def placeholder(value: str) -> bool:
 
 
 def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool:
-    """Return True if `text`, the value assigned to a name that hints at a secret, is a secret of this `kind`.
+    """Return True if `text`, assigned to a name that hints at a secret, is a secret of this `kind`.
 
-    `form` says how the value is written. `amazon` is True if the name belongs to Amazon, whose keys may look like a
-    path.
+    `form` says how the value is written. Keys of Amazon (`amazon`) may look like a path.
     """
     if len(text) < 6 or placeholder(text):
         return False
@@ -199,9 +198,7 @@ def is_hard(text: str) -> bool:
 
 
 def is_alone(text: str) -> bool:
-    """Return True if the text looks like a secret without any word around it, as when a command prints only a
-    secret.
-    """
+    """Return True if the text looks like a secret even without words around it, as the whole output of a command."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     return (
@@ -214,9 +211,7 @@ def is_alone(text: str) -> bool:
 
 
 def is_unlike_words(text: str) -> bool:
-    """Return True if the text is recognized as a password or key by itself: mixed letters, digits and signs, or
-    random.
-    """
+    """Return True if the text is evidently a password or key: letters, digits and signs, or long and random."""
     signs = any(c in "!#$%^*~" for c in text[1:]) or sum(c == "@" for c in text[1:]) == 1
     if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
         return False
@@ -299,8 +294,7 @@ def is_number(text: str) -> bool:
 def is_told(text: str) -> bool:
     """Return True if the text looks like a password that a person mentions in a conversation.
 
-    Such a text has letters and digits, signs, or several joined words. Names, references and placeholders do not
-    count.
+    Such a text has letters and digits, signs, or several joined words, and is no name, reference or placeholder.
     """
     return (
         (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
@@ -318,7 +312,7 @@ def is_sentence(text: str) -> bool:
 
 
 def is_worded(text: str) -> bool:
-    """Return True if the text can be a password of one or several words. A sentence is none."""
+    """Return True if the text can be a password of one or several words, but no sentence."""
     if is_strong(text):
         return True
     words = re.split("[ -]", text)
@@ -362,9 +356,9 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 
 
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
-    """Return True if `value` is a user name, a colon and a password, encoded in base64 as for HTTP and Docker.
+    """Return True if `value` is a user name, a colon and a password in base64, as for HTTP and Docker.
 
-    `told` is True if the text around says that `value` is a password. The user name may then be missing.
+    If the text around says that `value` is a password (`told`), the user name may be missing.
     """
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
@@ -399,7 +393,7 @@ _ORDINARY = bytes(range(128))
 
 
 class Noun(NamedTuple):
-    """A word in a text that means a secret ("password" in any language): its position, and the kind of secret."""
+    """The position of a word that means a secret ("password" in any language), and the kind of secret."""
 
     start: int
     end: int

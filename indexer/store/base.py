@@ -22,9 +22,7 @@ _RUN = re.compile(
 
 
 def bigrams(text: str) -> str:
-    """Return `text` as the index stores and searches it: Chinese, Japanese and Korean text becomes overlapping
-    pairs.
-    """
+    """Return `text` as the index stores and searches it: Chinese, Japanese and Korean text as overlapping pairs."""
     return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0])))} ", text)
 
 
@@ -32,7 +30,7 @@ def bigrams(text: str) -> str:
 class Words:
     """The texts of a session by role, for ranking whole sessions: title, prompts (`asked`), answers and more.
 
-    `also_called` (its other names) counts like the title. `work` has the edited files, and the names of code that the
+    `also_called` (other names) counts like the title. `work` has the edited files, and the names of code that the
     session wrote. `headline` is not searched.
     """
 
@@ -51,9 +49,8 @@ class Document:
     """A session as it is stored in the index, with everything that is derived from it.
 
     `until` is the time of the session's last searchable text, and `acted` the last exchange (a prompt with its answer)
-    in which the session did something. `export` is the digest of the export to which the lines of the chunks refer.
-    `answered` is as in `last_answered`. `guests` are further documents, one for each repository in which the session
-    worked but did not begin.
+    in which it did something. `export` is the digest of the export to which the chunks' lines refer. `answered` is as
+    in `last_answered`. `guests` are documents for further repositories in which the session worked.
     """
 
     session: Session
@@ -98,12 +95,10 @@ class SeenFile(NamedTuple):
 class SessionRow(NamedTuple):
     """A stored session, without its turns.
 
-    `path` is empty if the agent has deleted the log. `part` is its part of the index (see `Scope`). `also_called`
-    (other names) is never shown. `until`, `acted` and `answered` are as in `Document`, `cache_seconds` and
-    `cache_used` as in `Cache`, `resumed` and `resumed_reason` as in `Resumed`. `forgotten` counts the turns that the
-    last compaction (the agent's shortening of its context) dropped, and `own` the turns that a fork has from its
-    parent. `home` is set if this row is a session's work in another repository (`repo_root`): it is the row of that
-    session.
+    `path` is empty if the agent has deleted the log. `part` is its part of the index (see `Scope`). `until`, `acted`
+    and `answered` are as in `Document`, `cache_*` as in `Cache`, `resumed*` as in `Resumed`. `forgotten` counts the
+    turns that the last compaction dropped, and `own` the turns that a fork has from its parent. If this row is a
+    session's work in another repository (`repo_root`), `home` is the row of that session.
     """
 
     row: int
@@ -160,8 +155,8 @@ class SessionRow(NamedTuple):
 class Placement(NamedTuple):
     """The position of a chunk (a span of the export) in a session.
 
-    `ends` is the turn after which its exchange (a prompt with its answer) can be forked, `None` for the session's end.
-    `tokens` is how many tokens such a fork loads.
+    Its exchange (a prompt with its answer) can be forked after the turn `ends`, or at the session's end for `None`.
+    Such a fork loads `tokens` tokens.
     """
 
     session: int
@@ -187,8 +182,8 @@ class Lines(NamedTuple):
 class Scope:
     """The limits of a search: `parts` of the index, and optionally a directory (`within`) or some sessions.
 
-    A part of the index is the sessions of one project and one agent, started by a person or by a program. `project` is
-    the project of the search.
+    A part is the sessions of one project and one agent, started by a person or by a program. `project` is the project
+    of the search.
     """
 
     parts: tuple[int, ...] = ()
@@ -199,27 +194,27 @@ class Scope:
 
 
 class Scored(NamedTuple):
-    """A row of a search result, which is a chunk or a session, with its score. Higher is better."""
+    """A chunk or session (its row) in a search result. A higher score is better."""
 
     row: int
     score: float
 
 
 class Near(NamedTuple):
-    """A chunk with its cosine (-1 to 1) to each of the texts of a question."""
+    """A chunk with its cosine (-1 to 1) to each text of a question. Its score is the largest."""
 
     row: int
     cosines: tuple[float, ...]
 
     @property
     def score(self) -> float:
-        """Return the largest of the chunk's cosines."""
+        """Return the largest cosine."""
         return max(self.cosines)
 
 
 @value
 class Counts(Value):
-    """Counts of the index: sessions, chunks, chunks with vectors, logs, and lines of logs that cannot be decoded."""
+    """Counts of sessions, chunks, chunks with vectors, logs, and lines of logs that cannot be decoded."""
 
     sessions: int
     chunks: int
@@ -235,7 +230,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """Counts of an agent's records, of those of an unknown type, and the agent versions that wrote the unknown ones."""
+    """An agent's number of records, of records of unknown type, and the agent versions that wrote the unknown ones."""
 
     records: int
     unknown: int
@@ -270,23 +265,19 @@ class Similarities(Protocol):
 class Searchable(Protocol):
     """The part of an index's interface that a search uses, wherever the index is kept.
 
-    `smart_fork.finding.evidence` uses only these methods. A term is a word, or a phrase in double quotes. A word with
-    a ``*`` behind it matches all words that begin with it.
+    A term is a word, or a phrase in double quotes. A word with a ``*`` behind it matches all words that begin with it.
     """
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
         """Return the best rows with any of these terms, by BM25: ids of chunks, or rows of sessions."""
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        """Return the cosines of all chunks in scope to these float32 vectors, which embed the texts of a question."""
+        """Return the cosines of all chunks in scope to the texts of a question, which are given as float32 vectors."""
 
     def word_scores(
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
     ) -> dict[str, dict[int, float]]:
-        """Return the BM25 score that each quoted term contributes to each of these rows, by term.
-
-        Rows that do not contain a term are left out for that term.
-        """
+        """Return the BM25 score that each quoted term contributes to each of the `rows` that contain it, by term."""
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
         """Return how many sessions have each of these quoted terms."""
@@ -316,14 +307,11 @@ class Searchable(Protocol):
         """Return the stored sessions with these row numbers, by number."""
 
     def session_count(self) -> int:
-        """Return the number of sessions. Each search asks for it, and `counts` would be too slow."""
+        """Return the number of sessions. Each search needs it, and `counts` would be too slow."""
 
 
 class Store(Searchable, Protocol):
-    """The whole interface of an index.
-
-    Each session is written in one transaction, and readers see only whole sessions.
-    """
+    """The whole interface of an index. A session is written in one transaction, so readers see only whole sessions."""
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
         """Return the size, time, inode and reader version with which logs were read, by path. `paths` limits them."""
@@ -334,26 +322,27 @@ class Store(Searchable, Protocol):
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
         """Store the result of reading a log, and the `document` of its session.
 
-        `publish` is called in the transaction, just before the session becomes visible. Return False, without a call
-        of `publish`, if another log has a newer copy of the session.
+        Call `publish` in the transaction, just before the session becomes visible. Return False, without this call, if
+        another log has a newer copy of the session.
         """
 
     def sources(self) -> list[tuple[AgentName, str, str]]:
         """Return agent, session id and log path of each session with a log, newest first."""
 
     def read_again(self, directory: str) -> int:
-        """Mark the logs of sessions in or below `directory` to be read again, to find the sessions' project again.
+        """Mark the logs of sessions in or below `directory` to be read again, because their project may have changed.
 
         Return the number of these sessions.
         """
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """Remove deleted logs from the index. Their sessions stay in the index, with another log or without one."""
+        """Remove deleted logs from the index. Their sessions stay, with another log or without one."""
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
-        """Remove a session with its vectors, and chunks that no other session has. Skip its logs from now on.
+        """Remove a session with its vectors and own chunks, and skip its logs from now on. Return False if it is
+        unknown.
 
-        The next `erase` removes the session's text from the file. Return False if the session is unknown.
+        The next `erase` removes the session's text from the file.
         """
 
     def without_log(self) -> list[SessionRow]:
@@ -363,7 +352,7 @@ class Store(Searchable, Protocol):
         """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes old texts."""
 
     def owe_erasing(self) -> None:
-        """Record that text is about to be deleted and must be erased. This record survives a kill of the process."""
+        """Record that text is about to be deleted and must be erased, even after a kill of the process."""
 
     def understood(self) -> dict[AgentName, Understood]:
         """Return for each agent how many of its records the readers know."""
@@ -375,10 +364,10 @@ class Store(Searchable, Protocol):
         """Return True if deleted text may still be in the database files."""
 
     def erase(self, seconds: float | None = None) -> bool:
-        """Erase deleted text from the database files. The caller holds the index's lock.
+        """Erase deleted text from the database files. The caller holds the index's lock. Return True if no such text is
+        left.
 
-        Return True if no deleted text is left. Return False if a reader still uses the old content, or if erasing
-        would take longer than `seconds`.
+        Return False if a reader still uses the old content, or if erasing would take longer than `seconds`.
         """
 
     def read_forgotten(self) -> None:
@@ -388,7 +377,7 @@ class Store(Searchable, Protocol):
         """Return agent and id of each session that shares its beginning with another one."""
 
     def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
-        """Store commits that sessions made: for each the session's row, the commit's name and its masked message."""
+        """Store commits of sessions: for each the session's row, the commit's name and its masked message."""
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
         """Return the highest row in scope above `row` (0 without one), and when the first of these sessions began."""
@@ -399,20 +388,19 @@ class Store(Searchable, Protocol):
     def waiting(
         self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
     ) -> list[tuple[int, str]]:  # fmt: skip
-        """Return at most `limit` chunks without a vector as (id, text). Of chunks with equal text, one is returned.
+        """Return at most `limit` chunks without a vector as (id, text), one of those with equal text.
 
-        The `wanted` ones come first, then the first chunks of exchanges (an exchange is a prompt with its answer),
-        then the last chunks of exchanges, then all others. Among equals, chunks in the parts `first_parts` of the
-        index come first, then the newest.
+        First come the `wanted` ones, then the first chunks of exchanges (prompts with answers), then the last ones,
+        then others. Among equals, chunks in the index's parts `first_parts` come first, then the newest.
         """
 
     def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
         """Return the float32 vectors of these chunks, for those that have one."""
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
-        """Store float32 vectors by chunk id, also for chunks with the same text in other projects.
+        """Store float32 vectors by chunk id, also for chunks with an equal text. Return the number of chunks.
 
-        Return the number of chunks. Chunks that were deleted meanwhile are skipped.
+        Skip chunks that were deleted meanwhile.
         """
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
@@ -428,10 +416,7 @@ class Store(Searchable, Protocol):
         """Return the lines of a chunk in its session's export; `None` if unknown."""
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Return the session's row for each of these logs, by path; `None` for a log without a session.
-
-        Files without a record are missing.
-        """
+        """Return the session's row for each log with a record, by path; `None` for a log without a session."""
 
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
         """Return the session with exactly this id, or `None`."""
@@ -443,10 +428,7 @@ class Store(Searchable, Protocol):
         """Return all sessions of a family (a session and its forks, which share a beginning), oldest first."""
 
     def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
-        """Return rows that stand for work outside a session's own repository, by the row of that session.
-
-        `homes` are the rows of the sessions. Only work in `scope` is returned.
-        """
+        """Return the rows in `scope` for work outside a session's own repository, by the session's row (in `homes`)."""
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Return the files that these sessions edited, by session. Sessions without edits are missing."""
@@ -479,7 +461,7 @@ class Store(Searchable, Protocol):
         """Return how many first chunks of exchanges (prompts with answers) are in scope, and how many have a vector."""
 
     def meta(self, key: str) -> str:
-        """Return the value that `set_meta` stored under `key`; empty if no value is stored."""
+        """Return the value that `set_meta` stored under `key`, or ""."""
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a fact about the index under `key`, such as the name of its embedding model."""

@@ -1,8 +1,7 @@
-"""Repair of a damaged index, which is set aside (renamed) and rebuilt from the logs. Also checks for damage.
+"""Checks for damage of the index, and repair: a damaged index is set aside (renamed) and rebuilt from the logs.
 
-A damaged index is kept as ``index.db.corrupt-<time>`` for examination. Only the newest of them stay. An index that is
-too old for an upgrade is kept as ``index.db.outdated-<time>`` until all logs are read again. Each check yields its
-findings as texts.
+A damaged index is kept as ``index.db.corrupt-<time>``, one too old for an upgrade as ``index.db.outdated-<time>`` until
+all logs are read again. Each check yields its findings as texts.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ class DamagedIndexError(IndexerError):
 
 @contextmanager
 def open_sound(path: Path) -> Iterator[SqliteStore]:
-    """Open the index for this block.
-
-    An index that is too old, or too damaged to be opened, is set aside (renamed) and replaced.
+    """Open the index for this block. First replace one that is too old, or too damaged to be opened.
 
     Raises:
         DamagedIndexError: the index turned out to be damaged, and was set aside if possible.
@@ -119,10 +116,7 @@ def kept(path: Path, why: str = _CORRUPT) -> list[Path]:
 
 
 def remove_older(path: Path, moment: str) -> None:
-    """Remove databases that were set aside (renamed) up to `moment` (ISO 8601 in UTC).
-
-    They may contain sessions that a person has since asked to forget.
-    """
+    """Remove databases set aside up to `moment` (ISO 8601 in UTC): they may contain sessions forgotten since."""
     latest = "".join(character for character in moment[:19] if character.isalnum())
     for one in (*kept(path), *kept(path, _OUTDATED)):
         if _time_of(one) <= latest:
@@ -130,9 +124,9 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path, why: str) -> Path:
-    """Rename a database. The files that SQLite keeps beside it are renamed first.
+    """Rename a database, after the files that SQLite keeps beside it.
 
-    If this process is killed meanwhile, no old file of SQLite is beside a new database.
+    In this order, a killed process leaves no old file of SQLite beside a new database.
     """
     aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_TIME_FORMAT}%f')}Z")
     for end in _SQLITE_SUFFIXES:
@@ -142,10 +136,7 @@ def _rename(path: Path, why: str) -> Path:
 
 
 def _make_room(path: Path) -> None:
-    """Remove the oldest of the databases that were set aside (renamed), if they are too many or too large.
-
-    The newest one always stays.
-    """
+    """Remove the oldest databases that were set aside if they are too many or too large, but never the newest."""
     used = 0
     for number, one in enumerate(reversed(kept(path))):
         used += one.stat().st_size
@@ -178,11 +169,7 @@ _WORD_INDEXES = (
 
 @contextmanager
 def read_only(path: Path) -> Iterator[apsw.Connection]:
-    """Open the database for reading. Its content stays as of one moment, even if other processes write to it.
-
-    Raises:
-        apsw.Error: the database cannot be opened.
-    """
+    """Open the database for reading, as it is at one moment, even if other processes write to it."""
     with ExitStack() as stack:
         with opening(path):
             db = stack.enter_context(closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)))
@@ -214,10 +201,7 @@ def dangling(db: apsw.Connection) -> Iterator[str]:
 
 
 def words(db: apsw.Connection) -> Iterator[str]:
-    """Yield findings about chunks and sessions missing from the word indexes, and about entries without a row.
-
-    Each entry of a word index names its part of the index (see `Scope`), so that all entries of a part can be listed.
-    """
+    """Yield findings about chunks and sessions missing from the word indexes, and about entries without a row."""
     parts = [part for (part,) in db.execute("SELECT id FROM parts ORDER BY id")]
     for index, table, name in _WORD_INDEXES:
         for part in parts:

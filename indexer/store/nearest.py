@@ -1,11 +1,8 @@
 """Vector search with NumPy. NumPy is slow to import, so this module is imported late.
 
 A vector is stored in one byte a dimension, nearly always in equal steps, so that sqlite-vec can compare vectors as
-well. The search finds more than 99 % of the 50 chunks that are nearest in full precision. The vectors of the parts in
-scope are read in groups from sqlite-vec, and compared with all texts of a question in one pass.
-
-sqlite-vec's own search handles one text at a time, by sums of differences. Its best 500 results would have to be
-compared again, which takes twice as long for all projects and finds less.
+well. The search finds more than 99 % of the 50 chunks that are nearest in full precision. sqlite-vec's own search
+handles one text at a time, takes twice as long for all projects, and finds less.
 """
 
 from __future__ import annotations
@@ -54,18 +51,13 @@ def compared(codes: bytes, given: Sequence[bytes]) -> bytes:
 
 
 class NearestSimilarities:
-    """The cosines of chunks to the texts of a question. See `Similarities`.
-
-    `chunks` are n ids (int64), and `cosines` are float32 (n, number of texts).
-    """
+    """The cosines of n `chunks` (ids, int64) to the texts of a question: float32 (n, number of texts)."""
 
     def __init__(self, chunks: NDArray[np.int64], cosines: Matrix) -> None:
         self._chunks, self._cosines = chunks, cosines
 
     def best(self, limit: int) -> list[Near]:
-        """Return the `limit` nearest chunks to each of the texts, best first; among equally near ones, the lowest id
-        first.
-        """
+        """Return the `limit` nearest chunks to each of the texts, best first, then by id."""
         near = [_nearest(self._chunks, one, limit) for one in self._cosines.T]
         # `np.unique` would import all of `numpy.ma`, which takes longer than this search.
         union = np.fromiter(sorted({place for one in near for place in one.tolist()}), np.int64)
@@ -74,7 +66,6 @@ class NearestSimilarities:
         return list(map(Near, chunks[order].tolist(), map(tuple, cosines[order].tolist())))
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
-        """Return the cosines of these chunks to each of the texts. Chunks without a vector in scope are missing."""
         there = np.isin(self._chunks, np.fromiter(chunks, np.int64, len(chunks)))
         return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
 
@@ -82,10 +73,7 @@ class NearestSimilarities:
 def similarities(
     db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
 ) -> NearestSimilarities:
-    """Return the cosines of chunks to the float32 vectors `given`, for the chunks in the index's `parts`.
-
-    With `among`, only these chunks are compared.
-    """
+    """Return the cosines of the chunks in `parts` (see `Scope`), or only `among`, to the float32 vectors `given`."""
     questions = _units(given)
     if among is not None:
         rows = vectors.read(db, among, parts)
@@ -111,7 +99,7 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
-    """Return the positions of the `limit` greatest cosines. Among equal cosines, the lowest chunk ids are preferred."""
+    """Return the positions of the `limit` greatest cosines. Of equal ones, prefer the lowest chunk ids."""
     least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
     kept = np.flatnonzero(cosines >= least)
     return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]

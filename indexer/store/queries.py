@@ -144,8 +144,8 @@ class StoreReading:
     def _match_rare_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
         """Score rows by the rarity of their words, where BM25 gives no number.
 
-        Without the lengths of rows, FTS5 assumes -1 words for each column. If rows have six words on average, which
-        happens in small indexes, it then divides zero by zero.
+        Without the lengths of rows, FTS5 assumes -1 words for each column. If rows have six words on average, as in
+        small indexes, it then divides zero by zero.
         """
         name, _ = _TABLES[table]
         rows = int(self._all(f"SELECT count(*) FROM {'chunks' if table == 'chunks' else 'sessions'}")[0][0])  # noqa: S608
@@ -389,9 +389,7 @@ class StoreReading:
         )
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
-        """Return (path, number of broken lines, some of them as JSON [[line, reason], …]) of each log with broken
-        lines.
-        """
+        """Return each log with broken lines as (path, their number, some of them as JSON [[line, reason], …])."""
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:
@@ -402,7 +400,6 @@ class StoreReading:
         return {agent: Understood(records, unknown, tuple(versions.get(agent, ()))) for agent, records, unknown in rows}
 
     def odd_logs(self) -> list[tuple[str, str]]:
-        """Return the path of each file that has no record although it is named like a log, with the reason."""
         return self._all("SELECT path, skipped FROM files WHERE skipped LIKE ? || '%' ORDER BY path", (NO_LOG,))
 
 

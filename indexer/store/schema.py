@@ -158,8 +158,7 @@ CREATE VIRTUAL TABLE commit_words USING fts5(
 
 
 def create(db: apsw.Connection) -> None:
-    """Create the index's tables in this version, or upgrade older tables. Several processes may do so at the same
-    time.
+    """Create the index's tables in this version, or upgrade older tables. Several processes may do so at the same time.
 
     Raises:
         NewerIndexError: a newer smart-fork has made the tables.
@@ -214,10 +213,7 @@ class OlderIndexError(IndexerError):
 
 @contextmanager
 def immediate(db: apsw.Connection) -> Iterator[None]:
-    """Run this block as a transaction that holds the write lock from its start.
-
-    Values that the block reads do not change before it writes.
-    """
+    """Run this block as a transaction with the write lock from its start, so that values it reads do not change."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -270,11 +266,7 @@ def knows_vectors(db: apsw.Connection) -> bool:
 
 
 def loadable() -> Path:
-    """Return the path of the sqlite-vec library without its suffix, which SQLite adds.
-
-    Raises:
-        VectorsUnavailableError: the package is not installed.
-    """
+    """Return the path of the sqlite-vec library without its suffix, which SQLite adds."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise VectorsUnavailableError(f"the package {_PACKAGE} is not installed")
@@ -297,11 +289,6 @@ def connect(path: Path) -> apsw.Connection:
     """Open the index, with sqlite-vec if it can be loaded. A missing file is created with mode 0600.
 
     On a read-only file system, an existing index is opened for reading.
-
-    Raises:
-        NewerIndexError: a newer smart-fork has written the index.
-        OlderIndexError: the index is too old for an upgrade.
-        apsw.Error: the file is no database, or the disk fails.
     """
     try:
         private_dir(path.parent)
@@ -327,9 +314,7 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def _to_read(path: Path) -> apsw.Connection:
-    """Open the index for reading. If other processes can still write the index, their latest changes are read as
-    well.
-    """
+    """Open the index for reading, with the latest changes of other processes if these can still write."""
     for how in ("mode=ro", "mode=ro&immutable=1"):
         db = apsw.Connection(
             f"{path.absolute().as_uri()}?{how}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -357,11 +342,7 @@ def _in_wal_mode(path: Path) -> apsw.Connection:
 
 
 def with_vectors(db: apsw.Connection) -> None:
-    """Load sqlite-vec into a connection, unless it is loaded already.
-
-    Raises:
-        VectorsUnavailableError: sqlite-vec cannot be loaded.
-    """
+    """Load sqlite-vec into a connection, unless it is loaded already."""
     if not knows_vectors(db):
         load_vectors(db)
 
@@ -387,10 +368,7 @@ def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
 
 
 def opening(path: Path) -> AbstractContextManager[None]:
-    """Hold a shared lock while the database is opened, so that no process renames it.
-
-    Many processes may hold the lock.
-    """
+    """Hold a shared lock while the database is opened, so that no process renames it."""
     return _gate(path.parent, fcntl.LOCK_SH)
 
 
@@ -401,9 +379,7 @@ def renaming(path: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def _gate(folder: Path, how: int) -> Iterator[None]:
-    """Lock a folder for this block as `how` says. If the folder is missing or cannot be locked, continue without a
-    lock.
-    """
+    """Lock a folder for this block as `how` says. If that is impossible, continue without a lock."""
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(held(folder, how))
@@ -440,8 +416,8 @@ def owes_erasing(db: apsw.Connection) -> bool:
 def erase(db: apsw.Connection) -> bool:
     """Rewrite the database without deleted text. Return True if no deleted text is left.
 
-    A reader of the old content, another writer or a full disk can prevent the rewriting for now. The caller holds the
-    index's lock.
+    A reader of the old content, another writer or a full disk can prevent it for now. The caller holds the index's
+    lock.
     """
     if _owed(db) == _ALL and _done(db, _rewrite_all):
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))

@@ -28,10 +28,7 @@ _SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "ex
 
 
 class SqliteStore(StoreReading):
-    """The index in an SQLite file. This class has the methods that write, and `StoreReading` those that read.
-
-    Use one object for each thread.
-    """
+    """The index in an SQLite file. `StoreReading` has the methods that only read. Use one object for each thread."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(connect(path))
@@ -165,10 +162,7 @@ class SqliteStore(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """Detach a session from a log that no longer contains the session.
-
-        If another log has the session, the session is stored from that log when it is read again.
-        """
+        """Detach a session from a log that no longer contains it, and have its other logs read again."""
         self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
         self._read_again(session, path)
 
@@ -178,10 +172,10 @@ class SqliteStore(StoreReading):
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
         """Return the session's row, the rank of this log (see `_rank`), and True if the session is to be stored from
-        this log.
+        it.
 
-        A session with several logs is stored from the log with the greatest rank. If the present log lost that rank,
-        because text was cut from it, it is still used until the better log has been read.
+        The log with the greatest rank wins. If the present log lost that rank, because text was cut from it, it is
+        still used until the better log has been read.
         """
         session = document.session
         row = self.db.execute(
@@ -223,9 +217,7 @@ class SqliteStore(StoreReading):
         return reading.file.size < size or (reading.file.inode, reading.version) != (inode, version)
 
     def _write_session(self, row: int, document: Document, home: int | None = None) -> bool:
-        """Store a session in its row. Return True if words are gone from the session, or from its work in other
-        repositories.
-        """
+        """Store a session in its row. Return True if words are gone from it, or from its work in other repositories."""
         session = document.session
         names = self.db.execute("SELECT title, also_called, headline FROM sessions WHERE id = ?", (row,)).fetchone()
         part = self._part(document)
@@ -252,10 +244,7 @@ class SqliteStore(StoreReading):
         return gone or not _has_words_of(" ".join(names or ()), document.words)
 
     def _family_of(self, row: int, session: Session) -> str:
-        """Return the id of a session's family: all sessions of its agent that share a first turn with it.
-
-        This is the root id of the oldest session in the family.
-        """
+        """Return the root id of the oldest session of a family: all sessions of an agent that share a first turn."""
         if not session.root_id:
             return ""
         self.db.execute("DELETE FROM beginnings WHERE session = ?", (row,))
@@ -327,7 +316,7 @@ class SqliteStore(StoreReading):
                 self._write_commits(row, part, keep=True)
 
     def _write_commits(self, row: int, part: int, *, keep: bool) -> None:
-        """Store the words of the messages of a session's commits.
+        """Store the words of a session's commit messages.
 
         With `keep` False, delete the commits: they may repeat deleted text.
         """
@@ -339,9 +328,9 @@ class SqliteStore(StoreReading):
             self.db.execute("INSERT OR REPLACE INTO commit_words(rowid, part, text) VALUES(?, ?, ?)", words)
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
-        """Store a session's chunks, except unchanged ones.
+        """Store a session's chunks, except unchanged ones. Return True if a chunk's old text is gone from the session.
 
-        Return True if a chunk's old text is gone from the session. A text that a new chunk continues is not gone.
+        A text that a new chunk continues is not gone.
         """
         before = self._placed(row)
         known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}
@@ -455,7 +444,7 @@ class SqliteStore(StoreReading):
 def _rank(session: Session, file: LogFile) -> str:
     """Return the rank of a log. Of several logs of a session, the session is read from the log with the greatest rank.
 
-    A log with a later last turn ranks higher. Among equal ones, the original ranks highest, then the longest, then the
+    A log with a later last turn ranks higher. Among equals, the original ranks highest, then the longest, then the
     oldest.
     """
     until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
@@ -466,22 +455,16 @@ def _rank(session: Session, file: LogFile) -> str:
 
 
 def _is_continued(text: str, texts: Sequence[str]) -> bool:
-    """Return True if one of `texts` begins with `text`, or is equal."""
     return text in texts or any(one.startswith(text) for one in texts)
 
 
 def _has_words_of(names: str, words: Words) -> bool:
-    """Return True if each word of `names` (the old title and other names) is still in one of the session's new
-    texts.
-    """
+    """Return True if each word of `names` (old title and other names) is still in the session's new texts."""
     texts = (words.title, words.also_called, words.headline, words.asked, words.answered, words.actions)
     return all(any(word in text for text in texts) for word in _WORD.findall(names))
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:
-    """Return for each chunk the turn after which its exchange can be forked, and how many tokens the fork loads.
-
-    An exchange is a prompt with its answer.
-    """
+    """Return for each chunk the turn after which its exchange can be forked, and how many tokens the fork loads."""
     ends, loads = document.session.ends(), document.session.loads()
     return [(end, loads[-1 if end is None else end]) for end in (ends[chunk.turn] for chunk in document.chunks)]

@@ -2,8 +2,8 @@
 
 A row's id is its chunk's id. sqlite-vec keeps the vectors of a part in *groups* of 128 in ordinary tables
 (``vectors_chunks``: used slots; ``vectors_rowids``: the slot of a row; ``vectors_vector_chunks00``: the bytes of a
-group). This module only reads these tables: a vector by its slot, which takes a tenth of the time of the vec0 table,
-or group by group. If sqlite-vec is not loaded, whole groups can be deleted as well.
+group). This module reads these tables directly: a vector by its slot takes a tenth of the time of the vec0 table. If
+sqlite-vec is not loaded, whole groups can be deleted as well.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ ID_BYTES = 8
 
 @contextmanager
 def telling_damage(db: apsw.Connection) -> Iterator[None]:
-    """If sqlite-vec fails in this block because its tables are damaged, raise an error that says so.
-
-    sqlite-vec itself has no error code for damage.
+    """Turn an error of sqlite-vec, which has no error code for damage, into one that names the damaged table.
 
     Raises:
         apsw.CorruptError: the tables are damaged.
@@ -116,7 +114,7 @@ def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None
 
 
 def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
-    """Give each of these chunks that has no vector the vector of an equal text in another part of the index, if any."""
+    """Give each of these chunks without a vector the vector of an equal text in another part of the index, if any."""
     twins: list[Any] = db.execute(
         "SELECT chunks.id, twin.id FROM chunks "  # noqa: S608 - integers
         "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
@@ -144,9 +142,7 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
 
 
 def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None) -> list[tuple[int, bytes]]:
-    """Return these chunks with their vectors. Chunks without a vector, or outside `parts` of the index, are left
-    out.
-    """
+    """Return these chunks with their vectors, without chunks that have none or are outside `parts` of the index."""
     found: list[tuple[int, bytes]] = []
     with telling_damage(db), db:  # as they are at one moment: a group may go, or its places be given to others
         found += _read(db, _places(db, chunks, parts))
@@ -184,9 +180,7 @@ def _read(db: apsw.Connection, places: Sequence[tuple[int, int, int]]) -> Iterat
 def _places(
     db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Return (group, slot, chunk) for each of these chunks that has a vector, in order. `parts` excludes other
-    parts.
-    """
+    """Return (group, slot, chunk) for each of these chunks that has a vector, in order, only in `parts` if given."""
     inside = "" if parts is None else f" AND partition00 IN ({numbers(parts)})"
     found: Any = db.execute(
         "SELECT chunk_id, chunk_offset, place.rowid FROM vectors_rowids AS place "  # noqa: S608 - integers
@@ -196,10 +190,7 @@ def _places(
 
 
 def _fill_up(db: apsw.Connection, group: int) -> None:
-    """Move the vectors of a group that is less than half full to the last group of the same part of the index.
-
-    New vectors are only stored in the last group.
-    """
+    """Move the vectors of a group less than half full to the last group of its part, which alone gets new ones."""
     part, used, rowids = db.execute(
         "SELECT partition00, validity, rowids FROM vectors_chunks WHERE chunk_id = ?", (group,)
     ).fetchone() or (0, b"", b"")

@@ -1,7 +1,4 @@
-"""One-line descriptions (action lines) of tool calls, and the files that the calls edit and read.
-
-An action line never contains the output of its call.
-"""
+"""One-line descriptions (action lines) of tool calls, never with output, and the files that calls edit and read."""
 
 from __future__ import annotations
 
@@ -115,10 +112,7 @@ def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
 
 
 def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:
-    """Return True if a call edits files or runs something, so that its session is the author of the call's input.
-
-    `edits` are the files that it edits.
-    """
+    """Return True if a call with these `edits` edits or runs something, so that its input is the session's work."""
     return bool(edits) or isinstance(arguments, str) or bool(command_of(arguments))
 
 
@@ -126,7 +120,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     """Return the paths of the files that a call reads with a tool or a command, as its input names them.
 
     Paths in a command count only if they are reliable: none if the line changes the directory, and only absolute ones
-    if an earlier call may have changed the directory.
+    if an earlier call may have changed it.
     """
     if isinstance(arguments, str):
         return ()
@@ -150,10 +144,10 @@ def _shown(words: Sequence[str]) -> Iterator[str]:
     program, *given = words
     if program not in _SHOWING or any(sign in word for word in given for sign in "<>"):
         return
-    comparable_lines = [word for word in given if word[:1] != "-"]
+    names = [word for word in given if word[:1] != "-"]
     if program == "sed":  # its script comes first
-        comparable_lines = comparable_lines[1:] if "-n" in given and not _SCRIPTS.intersection(given) else []
-    yield from (word for word in comparable_lines if not _NO_NAME.search(word))
+        names = names[1:] if "-n" in given and not _SCRIPTS.intersection(given) else []
+    yield from (word for word in names if not _NO_NAME.search(word))
 
 
 def _patched(text: str) -> tuple[str, ...]:
@@ -259,7 +253,7 @@ _MAX_PLACES = 8
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
     """Return the directories or files outside the directory `began` in which a call edits or changes something.
 
-    `cwd` is the directory in which the agent made the call. Commands that only look at something do not count.
+    `cwd` is the directory in which the agent made the call.
     """
     line, given = command_of(arguments), next(filter(None, map(arguments.get, _PLACED)), "")
     here = _joined(cwd, given) if isinstance(given, str) else ""

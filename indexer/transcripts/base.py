@@ -1,7 +1,4 @@
-"""The interface of the agents' adapters: for each agent, an adapter finds and reads the agent's logs.
-
-Also functions that find logs by listing folders and `stat` alone.
-"""
+"""The interface of the agents' adapters, which find and read logs, and functions that find logs by listing folders."""
 
 from __future__ import annotations
 
@@ -22,12 +19,11 @@ from indexer.transcripts.model import AgentName, BrokenLine, Session
 
 
 class LogFile(NamedTuple):
-    """A session's log: where it is, and its size and times as of one `stat`.
+    """A session's log: its location, and its size and times as of one `stat`.
 
-    There are thousands of logs, nearly all unchanged, so nothing else is computed early. Usually a log is a file. If
-    one file (`within`) has many sessions, `location` is ``<within>/<key>``, which cannot be a file. `size` and
-    `mtime_ns` then describe this session alone, so that a change of it does not cause the other sessions to be read
-    again. `size` is an estimate then.
+    There are thousands of logs, nearly all unchanged, so nothing else is computed early. If one file (`within`) has
+    many sessions, `location` is ``<within>/<key>``, which cannot be a file. `size` (an estimate) and `mtime_ns` are
+    then this session's, so that its change does not cause the others to be read again.
     """
 
     agent: AgentName
@@ -53,7 +49,7 @@ MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """The deletion of old logs by an agent. When the agent starts, it deletes logs that got no new record for `days`.
+    """The deletion of old logs by an agent: of those without a new record for `days`, when the agent starts.
 
     `setting` names the setting of the agent that decides this.
     """
@@ -64,9 +60,10 @@ class Retention(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The position at which reading a log ended: byte `offset`, number of `lines`, digest and reader's `state`.
+    """The position at which reading a log ended: byte `offset`, number of `lines`, and the reader's `state` to
+    continue.
 
-    The digest `probe` shows if the log has only grown. `state` has what the reader needs to continue.
+    The digest `probe` shows if the log has only grown.
     """
 
     offset: int
@@ -85,9 +82,9 @@ UNREAD = Checkpoint(0, 0, "", b"")
 class ReadResult:
     """The result of reading a log: its session, or `None` with the reason, and a `checkpoint` from which to continue.
 
-    `resumed` is True if the reading began at an earlier checkpoint; `broken` and `bytes_read` then cover only what was
-    read. Of all `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked`
-    is True if the session's texts are masked.
+    If the reading began at a checkpoint (`resumed`), `broken` and `bytes_read` cover only what was read. Of all
+    `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked` is True if the
+    session's texts are masked.
     """
 
     session: Session | None
@@ -119,18 +116,14 @@ class AgentAdapter(Protocol):
     resumes: tuple[str, ...] = ()
 
     def homes(self) -> tuple[Path, ...]:
-        """Return the agent's own folder (such as ``~/.claude``), then the folders of further accounts. Some may not
-        exist.
-        """
+        """Return the agent's own folder (such as ``~/.claude``), then those of further accounts. Some may not exist."""
 
     def home(self) -> Path:
         """Return the agent's own folder: the first of `homes`."""
         return self.homes()[0]
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        """Return the folders with logs, each with the number of levels of folders below it to search. Some may not
-        exist.
-        """
+        """Return the folders with logs, each with the number of levels below it to search. Some may not exist."""
 
     def discover(self) -> Iterator[LogFile]:
         """Yield all session logs of the agent, by directory listing and `stat` alone, without files of sub-agents."""
@@ -170,13 +163,7 @@ class AgentAdapter(Protocol):
         return bool(file.within)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """Provide the log at `path` as one file that `read` accepts, with everything that the session needs.
-
-        A copy of the log is made from this file.
-
-        Raises:
-            OSError: the log cannot be read.
-        """
+        """Provide the log at `path` as one file that `read` accepts, with everything that the session needs."""
         return nullcontext(path)
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
@@ -186,18 +173,13 @@ class AgentAdapter(Protocol):
         """Return the session id that the log's file name contains."""
 
     def is_copy(self, path: Path) -> bool:
-        """Return True if the log at `path` is a copy: its first records say that the session began in another place.
-
-        Raises:
-            OSError: the file cannot be opened, or is not a regular file.
-        """
+        """Return True if the log at `path` is a copy: its first records say that the session began in another place."""
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        """Read the session in the log at `path`.
+        """Read the session in the log at `path`. `keep_raw` keeps the verbatim line of each record.
 
         With a `checkpoint` (the position at which an earlier reading ended), the result is masked for the index, and
-        reading continues there if the log has only grown. `UNREAD` is the checkpoint of a log's start. `keep_raw`
-        keeps the verbatim line of each record.
+        reading continues there if the log has only grown. `UNREAD` is the checkpoint of a log's start.
 
         Raises:
             OSError: the file cannot be opened, or is not a regular file.
@@ -211,10 +193,7 @@ class AgentAdapter(Protocol):
         """
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Return other logs of the session whose log is at `path`.
-
-        A session has several logs if one was moved or copied. The session may continue in any of them.
-        """
+        """Return other logs of the session at `path`, which was moved or copied and may continue in any of them."""
         return ()
 
     def time_of(self, file: LogFile) -> str:
@@ -227,15 +206,15 @@ class AgentAdapter(Protocol):
         return session.last_activity if session else ""
 
     def said_at(self, file: LogFile) -> str:
-        """Return the time of a log's last record; empty if the time is unknown or the log cannot be read."""
+        """Return the time of a log's last record; empty if it is unknown or the log cannot be read."""
         with suppress(Exception):  # what is wrong with a log is told where it is read
             return self.time_of(file)
         return ""
 
     def worked_at(self, file: LogFile) -> str:
-        """Return when a session was last worked on. Without a time in the log, the file's time is used.
+        """Return when a session was last worked on: the time in the log, else the file's time.
 
-        A file with many sessions records a time for each session.
+        A file with many sessions has a time for each session.
         """
         from indexer.transcripts.reader_state import utc
 
@@ -247,9 +226,9 @@ class AgentAdapter(Protocol):
         return newest and newest.path
 
     def place_of(self, directory: str) -> str:
-        """Return the beginning that the locations of all logs of sessions in or below `directory` have in common.
+        """Return the common beginning of the locations of all logs of sessions in or below `directory`.
 
-        Return an empty text if the agent's locations do not depend on the directory.
+        It is empty if the agent's locations do not depend on the directory.
         """
         return ""
 
@@ -306,9 +285,9 @@ _PLAIN = re.compile(r"\w[\w-]*")
 
 
 def is_name(stem: str) -> bool:
-    """Return True if `stem` can be the name of a log. Names that other programs derive from one are refused.
+    """Return True if `stem` can be the name of a log. Sync and backup programs derive others, which are refused.
 
-    Sync and backup programs leave copies: ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
+    They leave copies such as ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
     """
     if found := _ID.search(stem):
         return found.end() == len(stem) and _BEFORE.fullmatch(stem, 0, found.start()) is not None
@@ -324,10 +303,9 @@ def regular_files(
     *,
     part: str = "",
 ) -> list[LogFile]:
-    """Return the logs named `prefix`…`suffix` with `part` in their name, in `folder` and `depth` levels below.
+    """Return the logs named `prefix`…`suffix` with `part` in their name, in `folder` and `depth` levels below, by name.
 
-    They are sorted by name. Unreadable folders, names that are not UTF-8, and names that `is_name` refuses are
-    skipped.
+    Unreadable folders, names that are not UTF-8, and names that `is_name` refuses are skipped.
     """
     found: list[LogFile] = []
     for _, _, entries in _walk(str(folder), depth):
@@ -360,10 +338,7 @@ def regular_file(
 
 
 def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield files that are named like logs but are none, and folders that are not searched, each with the reason.
-
-    `folder` is searched with `depth` levels below it.
-    """
+    """Yield files named like logs that are none, and folders that are not searched, each with the reason."""
     walked = list(_walk(str(folder), depth))
     paths = {path for path, _, _ in walked}
     for path, below, entries in walked:
@@ -383,11 +358,11 @@ def folders_of(folder: str, depth: int) -> Iterator[str]:
 
 
 def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
-    """Yield `folder` and the folders below it: each with the number of levels to search below it, and its entries.
+    """Yield `folder` and the folders below it, each with the number of levels to search below it, and its entries.
 
-    Linked folders are searched as well, after all others, because people move a project to another disk and link to
-    it. A link is skipped if another path has led to the same folder (by device and inode), since links can form
-    circles. A link to a parent of `folder` is skipped, too, since it would lead to the whole disk.
+    Linked folders come last; people move a project to another disk and link to it. A link is skipped if its folder was
+    seen (by device and inode), since links can form circles, or if it leads to a parent of `folder`, that is, to the
+    disk.
     """
     links: list[tuple[str, int]] = []
     walked: list[str] = []
@@ -412,7 +387,7 @@ def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[
 
 
 def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
-    """Return True if the folder at `path` is in `seen`, the folders that were visited. Add it to `seen` if not."""
+    """Return True if the folder at `path` was visited (is in `seen`). Add it to `seen` if not."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as text
     except OSError:
@@ -446,9 +421,7 @@ def _odd(entry: os.DirEntry[str]) -> str:
 
 
 def is_there(location: str) -> bool:
-    """Return True if the file that is the log at `location`, or contains it, exists. Return False if this is
-    unknown.
-    """
+    """Return True if the file that is the log at `location`, or contains it, exists; False on any error."""
     return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
 
 

@@ -37,10 +37,7 @@ from indexer.transcripts.texts import TITLE_CHARACTERS, PersonAnswers
 
 
 class CommandPurpose(NamedTuple):
-    """The purpose of a command line: to commit, or to run tests.
-
-    `hidden` is True if a later command decides the line's exit status.
-    """
+    """The purpose of a command line: to commit or to test. If `hidden`, a later command decides its exit status."""
 
     commits: bool
     tests: bool
@@ -114,8 +111,8 @@ _SUMMARY_CHARACTERS = 20_000
 class PendingCommands:
     """The purposes of command lines whose results have not been read yet, by the id of their call.
 
-    `kept` are the purposes that an earlier reading of the log stored. `not_run` are the beginnings of results of calls
-    that were not carried out.
+    `kept` are those that an earlier reading of the log stored. `not_run` are the beginnings of results of calls that
+    were not carried out.
     """
 
     def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
@@ -137,10 +134,7 @@ class PendingCommands:
             self._open[new] = deed
 
     def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
-        """Return what a call's result (`output`) proves about the work, and forget the call's purpose.
-
-        `said` is the agent's own word on whether the call succeeded.
-        """
+        """Return what the result of `call` proves about the work. `said` is the agent's word on the call's success."""
         deed = self._open.pop(call, None)
         if deed is None:
             return Proof.NOTHING
@@ -189,9 +183,9 @@ def proof_of(deed: CommandPurpose, output: str, *, done: bool | None) -> Proof:
 
 
 def commits_made(output: str) -> tuple[list[str], Masked]:
-    """Return the shortened names of the commits that git reports in an output, and the subject of the last one.
+    """Return the short names of the commits that git reports in an output, and the subject of the last one.
 
-    First commits of a repository are left out, because templates share them.
+    First commits of a repository are skipped, because templates share them.
     """
     found = list(_COMMITTED.finditer(_COLOURS.sub("", output)))
     subject = shorten(mask(found[-1][3]), TITLE_CHARACTERS) if found else NOTHING
@@ -285,11 +279,11 @@ class Tools(Protocol):
 
 
 class CallRecorder:
-    """A recorder of calls and results while a log is read: it makes `ToolCall` and `ToolResult` objects.
+    """A recorder that makes `ToolCall` and `ToolResult` objects from calls and results while a log is read.
 
     `facts` are what an earlier reading of the log stored. The recorder removes from them what it continues itself.
     `opens_a_session` returns a true value if an action line names a log. The output of such a call is ignored, because
-    it repeats another session, as an answer of smart-fork does.
+    it repeats another session.
     """
 
     #: True if names of code are collected from all calls, also from those without an action line.
@@ -317,9 +311,7 @@ class CallRecorder:
         }
 
     def share(self, others: CallRecorder) -> None:
-        """Add the names of code that the recorder `others` has found in another log of the session, or in an earlier
-        one.
-        """
+        """Add the names of code that the recorder `others` has found in another log of the session."""
         self.symbols = Symbols(islice(chain(others.symbols, self.symbols), MAX_SYMBOLS))
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
@@ -334,9 +326,7 @@ class CallRecorder:
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
 
     def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:
-        """Record a call, and return it. With `ours`, the call counts as a question to smart-fork, whatever its tool
-        is.
-        """
+        """Record a call, and return it. With `ours`, it counts as a question to smart-fork, whatever its tool."""
         identity, name, arguments = intern(made.id), intern(made.name), made.given
         known_as = self._tools.tools.get(name, name)
         given = arguments if isinstance(arguments, dict | str) else {}
@@ -418,10 +408,7 @@ _MAX_DIRECTORIES = 20
 
 
 class Directories:
-    """A count of a session's shell commands, and of the directories in which they ran.
-
-    `agreed` infers the session's directory from these counts. `packed` has the counts as JSON.
-    """
+    """A count of a session's shell commands, and of the directories in which they ran (`packed`, as JSON)."""
 
     def __init__(self, packed: Mapping[str, Any] | None = None) -> None:
         self.packed: dict[str, Any] = dict(packed or {"commands": 0, "ran_in": {}})
@@ -436,9 +423,7 @@ class Directories:
             ran_in[where] = ran_in.get(where, 0) + 1
 
     def agreed(self) -> str:
-        """Return the directory that contains all directories in which commands ran; empty if most commands name
-        none.
-        """
+        """Return the directory that contains all in which commands ran; empty if most commands name none."""
         ran_in: Mapping[str, int] = self.packed["ran_in"]
         if not ran_in or 2 * sum(ran_in.values()) <= self.packed["commands"]:
             return ""

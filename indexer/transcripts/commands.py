@@ -49,9 +49,7 @@ _DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 @lru_cache(maxsize=64)  # one call is asked what it reads, where it works and what it proves
 def simple_commands(line: str) -> tuple[tuple[str, ...], ...]:
-    """Return the words of each command in `line`, its program first. Programs that run others, such as `env`, are left
-    out.
-    """
+    """Return the words of each command in `line`, its program first, without runners such as `env` and `sudo`."""
     return tuple(_simple_commands(line, 0))
 
 
@@ -78,7 +76,7 @@ def unquoted(line: str) -> str:
 
 
 def command_of(arguments: Mapping[str, object]) -> str:
-    """Return the command line in the input of a call of a shell tool; empty if the input has no command line."""
+    """Return the command line in the input of a call of a shell tool, or ""."""
     command = arguments.get("command") or arguments.get("cmd") or ""
     if isinstance(command, list):
         words = [str(word) for word in command[:100]]
@@ -88,9 +86,7 @@ def command_of(arguments: Mapping[str, object]) -> str:
 
 
 def patch_of(arguments: Mapping[str, object]) -> str:
-    """Return the patch in the input of a call, under the names that agents use for it; empty if the input has no
-    patch.
-    """
+    """Return the patch in the input of a call, under the names that agents use for it, or ""."""
     return next((text for name in _PATCHES if isinstance(text := arguments.get(name), str) and text), "")
 
 
@@ -142,7 +138,7 @@ def _without_runners(words: Sequence[str]) -> list[str]:
 
 
 def _script_of(command: Sequence[str]) -> str:
-    """Return the script that a command gives to a shell with ``-c``; empty if the command gives no script."""
+    """Return the script that a command gives to a shell with ``-c``, or ""."""
     place = next((i for i, word in enumerate(command) if re.fullmatch(r"-\w*c", word)), None)
     return command[place + 1] if place is not None and place + 1 < len(command) else ""
 
@@ -216,9 +212,7 @@ def calls_us(said: str) -> bool:
 
 
 def without_ours(line: str) -> str:
-    """Return a command line without commands that run smart-fork; empty if its other commands only look at
-    something.
-    """
+    """Return a command line without commands that run smart-fork; empty if its other commands only look."""
     if not _may_name_us(line):
         return line
     commands = simple_commands(line)
@@ -236,8 +230,8 @@ def only_looks(line: str) -> bool:
 def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern that finds action lines which name a log or an export (the Markdown file of a session).
 
-    The output of such an action repeats another session, as an answer of smart-fork does. `places` are the log folders
-    of agents, relative to their homes.
+    The output of such an action repeats another session. `places` are the log folders of agents, relative to their
+    homes.
     """
     return re.compile(rf"/(?:{'|'.join(map(re.escape, (_EXPORTS, *places)))})/")
 
@@ -298,21 +292,16 @@ _MAX_COMMANDS = 12
 
 
 class WorkCommands(tuple[tuple[str, ...], ...]):
-    """The commands of a line that do work, each as its words without options. Commands that only look or prepare are
-    left out.
-    """
+    """The commands of a line that do work, each as its words without options. Others only look or prepare."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, line: str) -> Self:
-        """Return the commands of the command line `line`."""
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
     def are_again(self, other: WorkCommands) -> bool:
-        """Return True if `other` is this line run again: it runs all programs of this line, or shares most of its
-        words.
-        """
+        """Return True if `other` is this line run again: it runs all its programs, or shares most of its words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: WorkCommands) -> bool:

@@ -1,8 +1,7 @@
-"""The actions in the text of a handed-over session (one agent's session, given to another agent as text).
+"""The actions in the text of a handed-over session (one agent's session, given to another as text).
 
-Each action is one line, with its result below. This module writes and parses these lines. They are in a message of the
-agent that received the session, although that agent did not do the actions. A search treats them as actions and
-output, and an outcome (what a session achieved) treats them as calls with results.
+Each action is one line, with its result below, in a message of the agent that received the session. This module writes
+and parses them. Search treats them as actions and output, and an outcome as calls with results.
 """
 
 from __future__ import annotations
@@ -58,17 +57,11 @@ class HandedOverAction(NamedTuple):
 
     @property
     def noted(self) -> str:
-        """Return the action line as it is indexed.
-
-        If the action failed, the beginning of its output is added, as for actions of the session's own agent.
-        """
+        """Return the action line as it is indexed: with the beginning of the output if the action failed."""
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """Yield the lines that stand for the action in a handed-over session (one agent's session, given as text).
-
-        The action's output is quoted on one line, so that nothing in it looks like an action.
-        """
+        """Yield the lines for the action. Its output is quoted on one line, so that nothing in it looks like one."""
         line = _safe(" ".join(self.line.split())).translate(_ALIKE)
         how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
         how += [_PROOFS[self.proof]] if self.proof else []
@@ -83,9 +76,7 @@ class HandedOverAction(NamedTuple):
 
 
 class HandoverText(NamedTuple):
-    """A text from a handed-over session (one agent's session, given to another as text): its message and its
-    actions.
-    """
+    """The message and the actions in a text from a handed-over session (one agent's, given to another as text)."""
 
     said: str
     done: tuple[HandedOverAction, ...] = ()
@@ -98,10 +89,7 @@ def render_handover(said: str, done: Iterable[HandedOverAction]) -> str:
 
 
 def parse_handover(text: str) -> HandoverText:
-    """Split an agent's text into its message and the actions at its end.
-
-    Such actions are those of another agent, in a handed-over session. Most texts have none.
-    """
+    """Split an agent's text into its message and the actions of another agent at its end. Most texts have none."""
     said, begins, block = text.rpartition(f"{DONE}\n")
     lines = block.splitlines()
     if not begins or (said and not said.endswith("\n\n")) or not all(map(_is_told, lines)):
@@ -123,23 +111,18 @@ def is_broken_off(turn: Turn) -> bool:
 
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
-    """Return the tool calls of a turn, and the calls of another agent that its text contains (a handed-over
-    session).
-    """
+    """Return the tool calls of a turn, and those of another agent in its text (of a handed-over session)."""
     return (*turn.tool_calls, *(call for call, _ in _told(turn))) if DONE in turn.text else turn.tool_calls
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
-    """Return the results of a turn's tool calls, and the results in its text (of a handed-over session)."""
+    """Return the results of a turn's tool calls, and those in its text (of a handed-over session)."""
     told = (result for _, result in _told(turn) if result)
     return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """Yield the calls of another agent that a turn's text contains (a handed-over session), each with its result.
-
-    The calls get made-up ids. A call without a result gets `None`.
-    """
+    """Yield the calls of another agent in a turn's text, each with its result or `None`. They get made-up ids."""
     if turn.role != "assistant":
         return
     for number, one in enumerate(parse_handover(turn.text).done):
@@ -180,10 +163,7 @@ def _safe(text: str) -> str:
 
 
 def _unquoted(output: str) -> str:
-    """Return the output of a handed-over action without the quotes around it.
-
-    An output without quotes, which earlier versions wrote on several lines, is returned unchanged.
-    """
+    """Return an output without the quotes around it. Earlier versions wrote it without quotes, on several lines."""
     if len(output) < 2 or "\n" in output or output[0] + output[-1] != '""':
         return output
     return _ESCAPED.sub(lambda one: one[1] or "\n", output[1:-1]).replace(_BRACKET, "<")

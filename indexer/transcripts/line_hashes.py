@@ -1,10 +1,9 @@
 """Keyed hashes of lines, which are stored in place of the lines: lines added to files, and error lines in outputs.
 
-A line that a call adds to a file tells who wrote the line. It is compared without white space, without a comma or
-semicolon at its end, and with one kind of quotation marks, because formatters change these.
-
-An error line is compared without paths, numbers, ids and times. Lines that every program prints, such as "Permission
-denied", do not identify an error. Lines are hashed only while an index is written, with the secret key of that index.
+An added line, which tells its author, is compared without white space, without a comma or semicolon at its end, and
+with one kind of quotation marks, because formatters change these. An error line is compared without paths, numbers, ids
+and times; lines of all programs, such as "Permission denied", do not count. Lines are hashed only while an index is
+written, with its secret key.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ def key_in_use() -> bytes:
 
 
 def comparable_lines(text: str) -> list[bytes]:
-    """Return the lines of a text in the form in which they are compared: without white space, with one kind of quotes,
-    and without a comma or semicolon at the end.
-    """
+    """Return the lines of a text as they are compared: without white space and last comma, with one kind of quotes."""
     bare = text.encode("utf-8", "replace").translate(_QUOTES, b" \t\r\f\v")
     return [line.rstrip(b",;") for line in bare.split(b"\n")]
 
@@ -66,10 +63,10 @@ def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
-    """Return for each of `paths` the joined hashes of the lines that an edit adds to it.
+    """Return for each of `paths` the joined hashes of the lines that an edit adds to it; nothing outside a `noting`
+    block.
 
-    Outside a `noting` block, return nothing. `given` is the call's input. `patch` is the patch in this input, which
-    names the paths; empty if the input has none.
+    `given` is the call's input, and `patch` the patch in it that names the paths, or "".
     """
     if not _key:
         return ()
@@ -180,9 +177,7 @@ def error_lines(output: str) -> Iterator[str]:
 
 @cache
 def _searched() -> AhoCorasick:
-    """Return a search that finds all words such as "error" in one pass. A regular expression takes four times as
-    long.
-    """
+    """Return a search for all words such as "error" in one pass. A regular expression takes four times as long."""
     from ahocorasick_rs import AhoCorasick
 
     return AhoCorasick(_TELLING.split("|"))
@@ -205,7 +200,7 @@ def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
 
 
 def split_hashes(joined: bytes) -> list[bytes]:
-    """Split `joined`, which consists of hashes of equal length, into these hashes."""
+    """Split `joined` into hashes of equal length."""
     return [joined[start : start + _HASH_BYTES] for start in range(0, len(joined), _HASH_BYTES)]
 
 

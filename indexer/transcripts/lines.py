@@ -67,7 +67,7 @@ class Stretch(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A JSON object from a log (`record`), with `kept`: its verbatim bytes, or their position in the log.
+    """A JSON object from a log (`record`), with its verbatim bytes, or their position in the log (`kept`).
 
     In the record of a long line, long texts are abridged.
     """
@@ -97,10 +97,9 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit for reading large logs during one look at a session (one command that shows or forks it).
+    """The time limit for reading large logs in one command that shows or forks a session.
 
-    A command may read a log several times. All these readings stop at the same record. `measures` is True if the
-    command also needs the sizes of records.
+    All its readings of a log stop at one record. `measures` is True if the command also needs the sizes of records.
     """
 
     def __init__(self, clock: Callable[[], float], share: float, *, measures: bool) -> None:
@@ -129,8 +128,8 @@ def bounded(
 ) -> Iterator[None]:
     """Limit the time in which large logs are read in this block, as `clock` measures it.
 
-    `share` is the part of the usual time that this block gets: less than 1 for a command that does more with the turns
-    than show them. With `measures`, the sizes of records are computed while they are read.
+    `share` is the part of the usual time for this block: less than 1 if the command does more with the turns than show
+    them. With `measures`, the sizes of records are computed while they are read.
     """
     token = current_bound.set(current_bound.get() or Bound(clock, share, measures=measures))
     try:
@@ -145,12 +144,12 @@ def is_over(seconds: float) -> bool:
 
 
 class LineReader:
-    """An iterator over the JSON objects in a log, which remembers where it ended.
+    """An iterator over the JSON objects in a log, which remembers where it ended. Memory is bounded: long lines are
+    abridged.
 
-    Broken lines are counted. An unfinished last line is read later, when it is complete. After iteration, `offset` and
-    `lines` are the end of the complete lines, and `odd` says why no record was found. Long lines are abridged, so that
-    memory is bounded. With `most`, reading ends after the record that reaches so many bytes. `left` is the number of
-    bytes that are not read because of a time limit (see `bounded`).
+    Broken lines are counted. An unfinished last line is skipped. After iteration, `offset` and `lines` are the end of
+    the complete lines, and `odd` says why no record was found. With `most`, reading ends after the record that reaches
+    so many bytes. `left` is the number of bytes that are not read because of a time limit (see `bounded`).
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
@@ -212,9 +211,9 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """Return why a file is no log, if it has no record up to this line; empty if it may be a log that has just begun.
+    """Return why a file without a record up to the line `raw` is no log; empty if it may be one that has just begun.
 
-    `reason` is the error of the line `raw`, and `read` the number of bytes so far.
+    `reason` is the error of the line, and `read` the number of bytes so far.
     """
     if reason:
         return f"{NO_LOG}no line is a valid record"
@@ -222,10 +221,9 @@ def _odd(raw: bytes, reason: str, read: int) -> str:
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
-    """Return a reader of the log, and what an earlier reading stored: facts and turns.
+    """Return a reader of the log, and the facts and turns that an earlier reading stored.
 
-    If the log has only grown, the reader continues at `checkpoint`, where the earlier reading ended. Otherwise it
-    starts at the beginning of the log, with `None` in place of facts and turns.
+    If the log has only grown, the reader continues at `checkpoint`. Otherwise it starts at the beginning, with `None`.
     """
     kept = unpack(checkpoint.state) if checkpoint and only_grown(path, checkpoint) else None
     if checkpoint is None or kept is None:
@@ -234,9 +232,8 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
-    """Yield the lines in the first 256 KB of a log. Yield more, up to 16 MB, while the caller needs more.
-
-    `lacks` returns what the caller still needs; empty if nothing.
+    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` names what the caller still
+    needs.
 
     Raises:
         OSError: these lines have no record, or not what the caller needs.
@@ -253,12 +250,7 @@ def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
 
 
 def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[bytes]:
-    """Yield the lines in the last `most` bytes of a log, last line first. Lines before the offset `behind` are left
-    out.
-
-    Raises:
-        OSError: the file cannot be opened, or is not a regular file.
-    """
+    """Yield the lines in the last `most` bytes of a log, but not before the offset `behind`, last line first."""
     with open_regular(path) as file:
         start = size = file.seek(0, os.SEEK_END)  # of a compressed log, as it was
         first, rest, piece, hole = max(behind, size - most), b"", _TAIL_BYTES, 0
@@ -286,9 +278,7 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
 
 
 def probe(path: Path, offset: int) -> str:
-    """Return a digest of a log's first bytes and of the bytes before `offset`. It stays the same while the log only
-    grows.
-    """
+    """Return a digest of a log's first bytes and of the bytes before `offset`, constant while the log only grows."""
     with open_regular(path) as file:
         head = file.read(min(offset, PROBE_BYTES))
         file.seek(max(0, offset - PROBE_BYTES))
@@ -302,18 +292,15 @@ def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
 
 
 def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
-    """Return True if `offset` is inside a line: the byte before it is no line end. The file is then read from
-    `offset`.
-    """
+    """Return True if `offset` is inside a line. The file is then read from `offset`."""
     file.seek(max(0, offset - 1))
     return file.read(min(offset, 1)) not in (b"", b"\n")
 
 
 def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
-    """Read the rest of a long line that begins with `begun`.
+    """Read the rest of a long line that begins with `begun`, of one without a JSON object only about `most` bytes.
 
-    Return the abridged objects in the line, an error text, the line's size, and True if the line has ended. If the
-    line has no JSON object, only about `most` bytes are read.
+    Return the abridged objects in the line, an error text, the line's size, and True if the line has ended.
     """
     size, ended = 0, False
 
@@ -336,7 +323,7 @@ def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, st
 
 
 def _piece(file: IO[bytes]) -> bytes:
-    """Read the next piece of a line. A piece ends at the end of the line at the latest."""
+    """Read the next piece of a line, at most to the line's end."""
     piece = file.read(_PIECE_BYTES)
     end = piece.find(b"\n") + 1
     if end:
@@ -358,10 +345,7 @@ def decode_file(path: Path) -> Iterator[Line]:
 
 
 def decode_document(path: Path) -> tuple[Any, int]:
-    """Return the JSON value that is the content of a file (`None` if it is not JSON), and the file's size.
-
-    Long texts of a large file are abridged.
-    """
+    """Return the JSON value in a file (`None` if it is not JSON), with long texts abridged, and the file's size."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         begun = [b'{"document":', file.read(min(size, MAX_LINE_BYTES) + 1)]
@@ -404,8 +388,8 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
 def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
     """Return the objects at the beginning of a line that is not valid JSON, and `reason` if more is in the line.
 
-    Such a line has several objects because a newline between them was lost (seen in Claude Code 2.1 and Codex). Or it
-    has bytes that are not UTF-8, control characters or half surrogates.
+    A newline between several objects was lost (seen in Claude Code 2.1 and Codex), or the line has bytes that are not
+    UTF-8, control characters or half surrogates.
     """
     text = raw.decode("utf-8", "surrogateescape")
     objects: _Objects = []

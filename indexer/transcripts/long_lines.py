@@ -1,7 +1,6 @@
 """Abridged decoding of JSON lines that are too long: each long text is replaced by a note with its length.
 
-The rest of the record stays, so that the record keeps its place in the conversation. The line is read in pieces, so
-that memory is bounded.
+The rest of the record stays. The line is read in pieces, so that memory is bounded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data classes of a session: turns, tool calls, results and more, for any agent. They are frozen, and do no I/O.
+"""The data classes of a session of any agent: turns, tool calls, results and more. They are frozen, and do no I/O.
 
 A *session* is one conversation in one file. A *turn* is one record of the session. An *exchange* is one prompt and
 everything that the agent did until the next prompt.
@@ -30,10 +30,7 @@ Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
 class Proof(StrEnum):
-    """The evidence that a call's result gives about the work: a commit, passed tests, or a failure.
-
-    Most results give none. `FAILED` is a failed test run or commit.
-    """
+    """The evidence in a call's result about the work: mostly none. `FAILED` is a failed test run or commit."""
 
     NOTHING = ""
     COMMITTED = "committed"
@@ -46,9 +43,9 @@ class ToolCall:
     """One tool call.
 
     `action` describes it in one line ("edit src/a.py", "run pytest -q"), and is empty if that would tell nothing.
-    `ours` is True for a question to smart-fork. `edits` and `reads` are the files to edit and to read, as the call
-    names them. `lines` are the hashes of the lines that it adds to each of `edits`, if lines are hashed (see
-    `noting`). `places` are directories outside the session's first one in which its commands do more than look.
+    `ours` marks a question to smart-fork. `edits` and `reads` are files as the call names them. `lines` has the joined
+    hashes of the lines added to each of `edits` (see `noting`). In `places`, outside the session's first directory, its
+    commands do more than look.
     """
 
     id: str
@@ -65,9 +62,8 @@ class ToolCall:
 class ToolResult:
     """The result of a tool call, without its output.
 
-    `note` is an exit status or the first line of an error. `errors` are the joined hashes of its error lines, if lines
-    are hashed (see `noting`). They come from failed calls, and from successful tests and commits, which print such
-    lines as well. `words` are a person's answer to the agent's question, or a person's reason to refuse the call.
+    `note` is an exit status or the first line of an error. `errors` are the joined hashes (see `noting`) of its error
+    lines, also those of successful tests and commits. `words` are a person's answer, or reason to refuse the call.
     `commit` is the subject of the last commit that the call made.
     """
 
@@ -92,10 +88,7 @@ class RecordSize(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """Lifetime of a session's cache at the model's provider, in `seconds`, and the time when the cache was last used.
-
-    Both come from the log. `seconds` is 0 if the log does not say it.
-    """
+    """Lifetime of a session's cache at the model's provider in `seconds` (0 if unknown), and its last use."""
 
     seconds: int = 0
     used: str = ""
@@ -105,12 +98,12 @@ class Cache(NamedTuple):
 class Turn:
     """One record of a session: a message, tool calls or tool results.
 
-    `text` is the message without injected text. `prompt` is True for a person's own words. `token_est` is the number
-    of characters divided by 4. `loaded` is the agent's own count of tokens in its context after this turn; 0 if
-    unknown. `cached_for` is the lifetime of the provider's cache in seconds; 0 if unknown. `summary` is the text of a
-    compaction (the agent's own shortening of its context). All records of one message of the model have the same
-    `group`. `raw` is the verbatim line without its newline, if the reader was asked to keep it. `cwd` is the agent's
-    directory, if it is not the session's first one.
+    `text` is the message without injected text. `prompt` marks a person's own words. `token_est` is the number of
+    characters divided by 4. `loaded` is the agent's own count of tokens in its context after this turn, and
+    `cached_for` the lifetime of the provider's cache in seconds; both are 0 if unknown. `summary` is the text of a
+    compaction (the agent's own shortening of its context). All records of one message of the model have an equal
+    `group`. `raw` is the verbatim line, if the reader keeps it. `cwd` is the agent's directory, if it is not the
+    session's first one.
     """
 
     id: str
@@ -135,10 +128,7 @@ class Turn:
 
     @property
     def message(self) -> str:
-        """Return the id of the model's message to which this record belongs. A message may have several records.
-
-        Return an empty text if the id is unknown.
-        """
+        """Return the id of the model's message, which may have several records; empty if unknown."""
         return "" if self.group in (self.ITEM, self.EVENT) else self.group
 
     @property
@@ -150,25 +140,20 @@ class Turn:
     def answer(self) -> Masked:
         """Return a person's words in the tool results of this turn: answers, and reasons to refuse a call.
 
-        Such words start no exchange (a prompt with its answer), since a copy must keep them with their call.
+        They start no exchange (a prompt with its answer), since a copy must keep them with their call.
         """
         return joined("\n", [result.words for result in self.tool_results if result.words])
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """Return what a person or the agent says in this turn, as turns.
-
-        These are the turn itself if it has a message, and another turn for a person's answer in its tool results.
+        """Return as turns what is said here: a message of the turn itself, and a person's answer in its tool results.
         """
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
     @property
     def sums_up(self) -> bool:
-        """Return True if the turn is the summary of a compaction (the agent's own shortening of its context).
-
-        Only such a system turn has a count of tokens.
-        """
+        """Return True for the summary of a compaction. No other system turn has a count of tokens."""
         return self.role == "system" and self.loaded > 0
 
 
@@ -179,10 +164,9 @@ def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: st
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A prompt and all turns until the next prompt.
+    """A prompt and all turns until the next prompt. The first exchange may lack a prompt.
 
-    `index` is its number in the session. The first exchange may lack a prompt. `start` is an index into
-    ``Session.turns``.
+    `index` is its number in the session. `start` is an index into ``Session.turns``.
     """
 
     index: int
@@ -192,7 +176,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """A line of a log that could not be decoded. It is left out, counted and reported. `number` counts from 1."""
+    """A line of a log that could not be decoded. It is skipped, counted and reported. `number` counts from 1."""
 
     path: Path
     number: int
@@ -206,8 +190,8 @@ class Resumed(NamedTuple):
     """The turns that the agent's own program loads when it resumes or forks a session: those from `start` on.
 
     Without a `reason`, it loads all turns. After a compaction (the agent's shortening of its context), it loads the
-    summary at `start`, the turns after it, and the earlier turns that the compaction `kept`. At a gap, where a record
-    was never written, it loads only the turns after the gap. Of a session that continued in two folders, it loads the
+    summary at `start`, later turns, and the earlier turns that the compaction `kept`. At a gap, where a record was
+    never written, it loads only the turns after the gap. Of a session that continued in two folders, it loads the
     common turns and the end of its own log, from `start` on.
     """
 
@@ -220,20 +204,7 @@ class Resumed(NamedTuple):
 class Session:
     """One conversation: its active chain of turns, oldest first, and the facts in its records.
 
-    `root_id` names the family: sessions with a common beginning share it. `parent_id` is the session from which this
-    one was forked, if recorded. `symbols` are names of code in the inputs and outputs of its tools, and `wrote` those
-    in its edits and commands. `copied` marks a log that is a copy of the original log. `named` is True if a person gave
-    the title, as far as the log tells. `also_called` are other names, one a line: they are searched, but not shown.
-    `headline` is as in `headline_of`. `circular` marks records that name each other as parents, so that they are in the
-    file's order. `interrupted` is True if a person stopped the last work of the agent. `inferred_from` says how `cwd`
-    was found if no record states it. `head` is the commit at which the session began, if `cwd` is missing or inferred;
-    `begun_at` is that commit in any case. `remote` is the URL of the repository. `commits` are the last commits that
-    the session made, with shortened names. `own` is the index of the first turn of a fork that its parent does not
-    have. `unread` is the number of bytes at the end of a very large log that were not read. `resumed` are the turns
-    that the agent's own program loads. `sizes` are the sizes of the records, with the numbers of their turns, if the
-    session was read to be measured (see `bounded`). `models` are the models that answered, in order. `received` marks a
-    session that another person wrote and a repository keeps. `guest` marks a session that began outside the project of
-    the search: its title describes its work in that project. Times are ISO 8601 in UTC with ``Z``, or empty.
+    Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
     agent: AgentName
@@ -243,39 +214,51 @@ class Session:
     cwd: str = ""
     git_branch: Masked = NOTHING
     title: Masked = NOTHING
+    #: Other names, one a line: they are searched, but not shown. `headline` is as in `headline_of`.
     also_called: Masked = NOTHING
     headline: Masked = NOTHING
     version: str = ""
     started: str = ""
     last_activity: str = ""
     origin: Origin = "person"
+    #: The session from which this one was forked, if recorded. Sessions with a common beginning share `root_id`.
     parent_id: str | None = None
     root_id: str = ""
     compactions: int = 0
+    #: Names of code in the inputs and outputs of its tools, and those in its edits and commands.
     symbols: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
+    #: The log is a copy of the original log.
     copied: bool = False
+    #: A person gave the title, as far as the log tells.
     named: bool = False
+    #: Records name each other as parents, so that they are in the file's order.
     circular: bool = False
+    #: A person stopped the last work of the agent.
     interrupted: bool = False
     inferred_from: Inferred = ""
+    #: The commit at which the session began: `head` only if `cwd` is missing or inferred.
     head: str = ""
     begun_at: str = ""
+    #: The URL of the repository, and the last commits that the session made, with shortened names.
     remote: str = ""
     commits: tuple[str, ...] = ()
+    #: The models that answered, in order.
     models: tuple[Masked, ...] = ()
+    #: The index of the first turn of a fork that its parent does not have.
     own: int = 0
+    #: The number of bytes at the end of a very large log that were not read.
     unread: int = 0
     resumed: Resumed = Resumed()
+    #: The sizes of the records, with the numbers of their turns, if the session is read to be measured (see `bounded`).
     sizes: tuple[tuple[int, RecordSize], ...] = field(default=(), compare=False, repr=False)
+    #: Another person wrote the session, and a repository keeps it.
     received: bool = False
+    #: It began outside the project of the search: its title describes its work in that project.
     guest: bool = False
 
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Return the turns grouped into exchanges: a prompt and all turns until the next prompt.
-
-        Turns before the first prompt form an exchange of their own.
-        """
+        """Return the turns grouped into exchanges. Turns before the first prompt form one as well."""
         starts = [i for i, turn in enumerate(self.turns) if turn.prompt or i == 0]
         parts = pairwise((*starts, len(self.turns)))
         return tuple(Exchange(index, start, self.turns[start:end]) for index, (start, end) in enumerate(parts))
@@ -286,8 +269,7 @@ class Session:
 
     @property
     def token_estimate(self) -> int:
-        """Return about how many tokens a fork of the whole session loads: those since its last compaction (the agent's
-        shortening of its context).
+        """Return about how many tokens a fork of the whole session loads: those since its last compaction.
 
         The fork also has the turns before a gap in the log (a record that was never written).
         """
@@ -295,10 +277,7 @@ class Session:
 
     @cached_property
     def instructions(self) -> int:
-        """Return about how many tokens the agent's system prompt and tools take in each session.
-
-        This is the agent's first count, minus the messages so far; 0 if the agent has counted nothing.
-        """
+        """Return about how many tokens the agent's system prompt and tools take: its first count minus the messages."""
         said = 0
         for turn in self.turns:
             said += turn.token_est
@@ -309,8 +288,8 @@ class Session:
     def loads(self) -> tuple[int, ...]:
         """Return for each turn about how many tokens a copy up to this turn loads.
 
-        This is the agent's last count, plus an estimate for the turns since. If a record of the log was never written,
-        the agent resumes after this gap, and counts only the turns after it. A copy also has the turns before the gap.
+        This is the agent's last count, plus an estimate for the turns since. After a gap in the log (a record that was
+        never written), the agent counts only later turns, but a copy also has the turns before the gap.
         """
         own, (start, reason, _), total, loads = self.instructions, self.resumed, 0, list[int]()
         before = max((turn.loaded for turn in self.turns[:start]), default=0) if reason == "gap" else 0
@@ -325,16 +304,17 @@ class Session:
         return tuple(loads)
 
     def compacted(self, end: int | None = None) -> int:
-        """Return how many turns a compaction (the agent's shortening of its context) drops from a fork of all turns.
+        """Return how many turns a compaction (the agent's shortening of its context) drops from a fork up to the turn
+        `end`.
 
-        With `end`, return this for a copy up to the turn `end`. Turns before a gap in the log are not dropped.
+        Turns before a gap in the log are not dropped.
         """
         if end is None and self.resumed.kept:
             return self.resumed.start - len(self.resumed.kept)
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
 
     def _compactions(self) -> list[int]:
-        """Return the indexes of the turns that are summaries of compactions (an agent's shortening of its context)."""
+        """Return the indexes of the turns that are summaries of compactions."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
         return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
 
@@ -343,9 +323,8 @@ class Session:
         """Return the ids of the turns with which a fork of this session may begin. They show to which family a fork
         belongs.
 
-        A family is a session with its forks. An agent copies to a fork what it loads, and may join the prompts before
-        an answer to one. Ids that are numbers are left out, since any session has them. The id of an agent's own first
-        message is left out, too, since it may be made of a text that many sessions share.
+        An agent copies to a fork what it loads, and may join the prompts before an answer to one. Ids that many
+        sessions share are dropped: numbers, and the id of an agent's own first message, which may be made of its text.
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):
@@ -354,11 +333,10 @@ class Session:
         return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 
     def cache(self, end: int | None = None) -> Cache:
-        """Return what the log says about the provider's cache of the whole session, or of its turns up to `end`.
+        """Return what the log says about the provider's cache of the session, or of its turns up to `end`.
 
-        The time of the cache's last use is the time of the turn before the last answer, when the request was sent; the
-        answer may take minutes. For a session with a gap in its log, the cache is unknown: later requests may begin
-        with other turns than the requests of a fork.
+        Its last use is the time of the turn before the last answer, when the request was sent. With a gap in the log,
+        the cache is unknown: later requests may begin with other turns than the requests of a fork.
         """
         if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
             return Cache()
@@ -377,10 +355,7 @@ class Session:
         return self.interrupted or not done
 
     def branch_points(self) -> tuple[int, ...]:
-        """Return the indexes of the turns after which the session can be forked.
-
-        At these turns no call waits for its result, and the agent has finished its answer to the prompt.
-        """
+        """Return the indexes of the turns after which the session can be forked: final answers, when no call waits."""
         following = dict(pairwise(i for i, turn in enumerate(self.turns) if turn.speaks))
         return tuple(
             index
@@ -392,8 +367,7 @@ class Session:
     def pairs(self) -> tuple[int, ...]:
         """Return the indexes of turns that complete a pair: an answer, or a call's result while no other call waits.
 
-        Whether a turn does depends on earlier turns alone, so a copy that ends at the turn ends with a complete pair
-        as well.
+        This depends on earlier turns alone, so a copy that ends at such a turn ends with a complete pair as well.
         """
         points = []
         waiting: set[str] = set()
@@ -409,9 +383,9 @@ class Session:
     def ends(self) -> tuple[int | None, ...]:
         """Return for each turn the last turn of its exchange (a prompt with its answer) after which one can fork.
 
-        For the session's last exchange, this is `None`: a fork there has the whole session. Before a compaction (the
-        agent's shortening of its context), it is the last complete pair (see `pairs`), because later turns no longer
-        have the turn in their context.
+        For the last exchange, this is `None`: a fork there has the whole session. Before a compaction (the agent's
+        shortening of its context), it is the last complete pair (see `pairs`): later turns have lost the turn from
+        their context.
         """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]
@@ -446,9 +420,10 @@ class UsedTool(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """The result of a tool call as the log has it, with the whole output.
+    """The result of a tool call as the log has it, with the whole output, which for a shell begins with the exit
+    status.
 
-    An output of a shell begins with the exit status. `patch` is the changes of an edit as a unified diff.
+    `patch` is the changes of an edit as a unified diff.
     """
 
     id: str
@@ -458,10 +433,7 @@ class GivenBack(NamedTuple):
 
 
 class Item(NamedTuple):
-    """The content of a log's record: text, calls, results, thoughts, and the number of images.
-
-    An encrypted thought is an empty text.
-    """
+    """The content of a log's record: text, calls, results, thoughts ("" if encrypted), and the number of images."""
 
     text: str = ""
     calls: tuple[UsedTool, ...] = ()

@@ -50,9 +50,10 @@ class _Log(NamedTuple):
 
 
 class Warm:
-    """A cache of turns with their packed (serialized and compressed) form, so that only new turns are packed.
+    """A thread-safe cache of turns with their packed (serialized and compressed) form, so that only new turns are
+    packed.
 
-    It only saves time: a missing entry is computed again, with an equal result. All threads may use it.
+    It only saves time: a missing entry is computed again, with an equal result.
     """
 
     def __init__(self, most: int = KEPT_BYTES) -> None:
@@ -63,9 +64,7 @@ class Warm:
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
     def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:
-        """Store the `batches` of turns from which the state `packed` was made. They replace earlier batches of the
-        same log.
-        """
+        """Store the `batches` of turns in the state `packed`, in place of earlier batches of the log."""
         if not batches:
             return
         first = id(batches[0].turns[0])
@@ -84,9 +83,7 @@ class Warm:
         return None if found is None else [turn for batch in found.batches for turn in batch.turns]
 
     def batches(self, first: Turn) -> tuple[WarmTurns, ...]:
-        """Return the cached batches of turns of the log that begins with the turn `first`; none if the log is not
-        cached.
-        """
+        """Return the cached batches of the log that begins with the turn `first`, if any."""
         with self._lock:
             log = self._logs.get(id(first))
         return log.batches if log is not None else ()
@@ -111,9 +108,8 @@ _warm = Warm()
 def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
     """Return a reader's state as compressed bytes: `facts` (JSON values), `names` without secrets, masked `turns`.
 
-    Turns that an earlier call has packed are taken from the cache. Return empty bytes if a fact contains a secret, for
-    example in the name of a directory, since a masked fact would be wrong. The log is then read from its start each
-    time.
+    Return empty bytes if a fact contains a secret, for example in the name of a directory, since a masked fact would be
+    wrong. The log is then read from its start each time.
     """
     if not _is_masked(facts):
         return b""
@@ -187,10 +183,7 @@ def _paths(paths: Iterable[str]) -> list[str]:
 
 
 def turn_from_row(row: list[Any]) -> Turn:
-    """Return the turn from which `turn_to_row` made `row`. Its texts stay masked.
-
-    Ids and names occur in many turns, so only one copy of each is kept in memory.
-    """
+    """Return the turn of a row from `turn_to_row`, with masked texts. Equal ids and names are kept in memory once."""
     id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached, summary, cwd = row
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
@@ -232,10 +225,9 @@ def _seconds(number: float) -> float:
 
 
 def utc(value: object) -> str:
-    """Convert a timestamp of any form seen in logs to ISO 8601 in UTC with ``Z``; empty if it is none.
+    """Convert a timestamp of any form seen in logs to ISO 8601 in UTC with ``Z``; empty if it is not of this century.
 
-    A time without a zone is taken as UTC. The unit of a number is inferred from its size. Times outside this century
-    count as none.
+    A time without a zone is taken as UTC. The unit of a number is inferred from its size.
     """
     try:
         if isinstance(value, str) and ("-" in value or not _NUMBER.fullmatch(value)):

@@ -94,9 +94,7 @@ class Symbols:
                     waiting += reversed(parts)
 
     def add_codes(self, lines: Iterable[str]) -> None:
-        """Add the error codes in `lines`, the error lines of a tool's output: E0308, ENOENT, HTTP 418, SQLSTATE
-        42P01.
-        """
+        """Add the error codes (E0308, ENOENT, HTTP 418, SQLSTATE 42P01) in `lines`, error lines of an output."""
         for line in lines:
             found = [one for one in _CODE.findall(line) if one not in self._known]
             if found and len(self._known) + len(found) <= MAX_SYMBOLS:
@@ -127,11 +125,7 @@ class Symbols:
 
     @classmethod
     def forget_shown(cls) -> None:
-        """Clear the cache of names that are known to be no part of a secret.
-
-        Call this after logs were read. Otherwise the cache would still have names from text that a person removes
-        later.
-        """
+        """Clear the cache of names that are no part of a secret: a person may remove their text later."""
         _shown.clear()
 
 
@@ -160,10 +154,7 @@ def _is_telling(name: str) -> bool:
 
 
 def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's input with masked values; empty if it is not JSON.
-
-    The input is masked as one JSON text, in which the name before a value can show that the value is secret.
-    """
+    """Return a call's input, masked as one JSON text, in which a name can show that its value is secret."""
     try:
         return dict_in(json_in(mask(orjson.dumps(arguments).decode())))
     except TypeError:
@@ -175,10 +166,7 @@ def _is_name(word: str) -> bool:
 
 
 def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
-    """Yield those of `names` that remain visible when the lines around them are masked.
-
-    `names` maps each name to its position in `text`, which is not masked yet.
-    """
+    """Yield those `names` (with positions in `text`) that stay visible when the lines around them are masked."""
     for start, end, inside in _surroundings(text, names):
         lines = text[start:end]
         masked = mask(lines)
@@ -186,10 +174,7 @@ def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
 
 
 def _surroundings(text: str, names: Mapping[str, int]) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield (start, end, names) for parts of `text` that contain some of `names`. The parts do not overlap.
-
-    A part consists of the lines of its names, with some text above them. `names` maps each name to its position.
-    """
+    """Yield (start, end, names) for separate parts of `text`: the lines of some `names`, with some text above them."""
     start, end, inside = 0, -1, list[str]()
     for name, place in names.items():
         if place > end:

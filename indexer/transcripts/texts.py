@@ -83,10 +83,7 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return the question in a long prompt, without pasted text before or behind it.
-
-    Return the whole prompt if it is short, or if question and pasted text cannot be told apart.
-    """
+    """Return the question in a long prompt, without pasted text before or behind it; the prompt if this is unclear."""
     if len(prompt) <= _PROMPT_CHARACTERS:
         return prompt
     lines = [line for line in prompt[:_PROMPT_CHARACTERS].splitlines()[:_MAX_END_LINES] if line.strip()]
@@ -102,7 +99,7 @@ def _asked(prompt: str) -> str:
 
 
 def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
-    """Return True if a line looks written by a person: mostly words, and unlike all other lines.
+    """Return True if a line looks written by a person: mostly words, and unlike all others.
 
     `lines` counts the lines of each shape (see `line_shape`).
     """
@@ -116,7 +113,7 @@ def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
     """Return those of `names` that are not a session's `title`, one a line. They are searched, but not shown.
 
-    Such a name can be an early summary by the agent: it is no good title, but still says how the session began.
+    An early summary by the agent, for example, is no good title, but says how the session began.
     """
     others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
     others.pop(title, None)
@@ -132,9 +129,9 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns`: the subject of its last commit, or a prompt. This replaces a vague title.
+    """Return what a session did in `turns`, to replace a vague title: the subject of its last commit, or a prompt.
 
-    Return an empty text if the title names the session's work itself.
+    It is empty if the title names the work itself.
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
@@ -143,10 +140,7 @@ def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
 
 
 def naming_work(title: str, others: Iterable[str]) -> str:
-    """Return `title` if it names work (see `names_work`), else the first of `others` that does.
-
-    If none does, return the first of `others` with a topic, or else `title`.
-    """
+    """Return `title` if it names work (see `names_work`), else the first of `others` that does, or that has a topic."""
     if names_work(title):
         return title
     said = list(others)
@@ -258,10 +252,7 @@ _NOT_A_PERSON = (
 
 
 def strip_boilerplate(text: str) -> str:
-    """Return a person's own words in `text`, without text that agents inject; empty if the person wrote no words.
-
-    No command or reference in `text` is executed or resolved.
-    """
+    """Return a person's own words in `text`, without text that agents inject. Nothing in it is executed or resolved."""
     for _ in range(_PASSES):
         shorter = _strip_once(text)
         if shorter == text:
@@ -272,9 +263,7 @@ def strip_boilerplate(text: str) -> str:
 
 
 def strip_recall(text: str) -> str:
-    """Return an agent's own words in `text`, without the hints (notes on other sessions) of smart-fork that it
-    repeats.
-    """
+    """Return an agent's own words in `text`, without the hints (notes on other sessions) of smart-fork in them."""
     return _without_elements(text, RECALL_TAG).strip()
 
 
@@ -347,7 +336,7 @@ class PersonAnswers:
     none: ClassVar[tuple[str, ...]] = ("",)
 
     def asked_by(self, tool: str, given: object) -> Questions | None:
-        """Return the questions, masked, that a call asks a person; empty for a plan, `None` for any other call."""
+        """Return the masked questions that a call asks a person; empty for a plan, `None` for any other call."""
         if self.planning.fullmatch(tool):
             return []
         if not self.asking.fullmatch(tool) or not isinstance(given, Mapping):
@@ -359,10 +348,9 @@ class PersonAnswers:
         ]
 
     def words_in(self, output: str, questions: Questions | None, *, failed: bool) -> Masked:
-        """Return a person's words in the result of a call, each answer after its question; empty without such words.
+        """Return a person's words in the result of a call, each answer after its question.
 
-        `questions` come from `asked_by`. If they are `None`, a person has words in the result only by refusing the
-        call.
+        If `questions` (from `asked_by`) are `None`, a person can only have refused the call.
         """
         if not failed and questions is None:
             return NOTHING
@@ -379,9 +367,7 @@ class PersonAnswers:
         return mask(strip_boilerplate("\n".join(lines))) if lines else NOTHING
 
     def refusal(self, words: str) -> Said:
-        """Return the words with which a person refused a call, as pairs of a question (empty by default) and an
-        answer.
-        """
+        """Return a person's reason to refuse a call, as pairs of a question (empty by default) and an answer."""
         return [("", words)]
 
     def answered(self, output: str, questions: Questions) -> Said:
