@@ -146,8 +146,7 @@ class Turn:
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """Return as turns what is said here: a message of the turn itself, and a person's answer in its tool results.
-        """
+        """Return as turns what is said here: a message of the turn itself, and a person's answer in its results."""
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
