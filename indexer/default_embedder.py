@@ -268,14 +268,6 @@ def configured_embedder(*, background: bool = False) -> Embedder:
 
 
 @runtime_checkable
-class Beginning(Protocol):
-    """The interface of an embedder that can load its model in the background."""
-
-    def begin(self) -> None:
-        """Start to load the model for many texts, and return immediately."""
-
-
-@runtime_checkable
 class Closing(Protocol):
     """The interface of an embedder that can be closed while it embeds."""
 

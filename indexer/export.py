@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from indexer.handed_over_actions import ASKED_US, HandoverText, parse_handover
 from indexer.lazy import dataclass, late
 from indexer.masking import Masked, joined, mask
 from indexer.masking.alternate_readings import INVISIBLE
 from indexer.safe_files import file_name, index_root, private_dir, replace_file
 from indexer.transcripts.commands import is_ours
-from indexer.transcripts.handed_over_actions import ASKED_US, HandoverText, parse_handover
 from indexer.transcripts.line_hashes import line_shape
 from indexer.transcripts.model import AgentName, Session, Turn
 

@@ -15,10 +15,10 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from indexer.handed_over_actions import calls_of, is_broken_off, results_of
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.transcripts.commands import WorkCommands, only_looks
-from indexer.transcripts.handed_over_actions import calls_of, is_broken_off, results_of
 from indexer.transcripts.line_hashes import key_in_use, split_hashes, text_hashes
 from indexer.transcripts.model import Exchange, Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import FAILED, says_something

@@ -26,6 +26,7 @@ from indexer.export import (
     to_markdown,
     write_export,
 )
+from indexer.handed_over_actions import DONE, calls_of, parse_handover
 from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.log_changes import Progress, Report, forgotten
@@ -37,7 +38,6 @@ from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.base import REWOUND, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
-from indexer.transcripts.handed_over_actions import DONE, calls_of, parse_handover
 from indexer.transcripts.line_hashes import noting
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.symbols import Symbols

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
+from indexer.handed_over_actions import HandedOverAction, render_handover
 from indexer.masking import mask
 from indexer.safe_files import open_regular
-from indexer.transcripts.handed_over_actions import HandedOverAction, render_handover
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_in, list_in, seconds_in, text_in

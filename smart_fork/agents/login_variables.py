@@ -9,16 +9,12 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_at
 from smart_fork.agents import AGENTS
-
-if TYPE_CHECKING:
-    pass
 from smart_fork.agents.settings import is_variable
 
 _MAX_NAMES = 100

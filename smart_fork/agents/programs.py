@@ -15,9 +15,9 @@ from indexer import state
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.agents.login_shell import login_path
 from smart_fork.agents.settings import Login, LoginState
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.system.login_shell import login_path
 from smart_fork.system.processes import Processes
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.default_embedder import Beginning
 from indexer.embedder import Embedder, ModelUnavailableError, known_absence
 from indexer.errors import is_damage, next_step, what_failed
 from indexer.lazy import dataclass
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
 
 import orjson
 
@@ -411,3 +411,11 @@ def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows
     )
+
+
+@runtime_checkable
+class Beginning(Protocol):
+    """The interface of an embedder that can load its model in the background."""
+
+    def begin(self) -> None:
+        """Start to load the model for many texts, and return immediately."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from indexer.handed_over_actions import UNANSWERED, calls_of, results_of
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.handed_over_actions import UNANSWERED, calls_of, results_of
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import session_origins

@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from indexer.handed_over_actions import ASKED_US, HandedOverAction, render_handover
 from indexer.masking import MARK, mask, mask_cut, shorten
 from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
-from indexer.transcripts.handed_over_actions import ASKED_US, HandedOverAction, render_handover
 from indexer.transcripts.model import AgentName, GivenBack, Item, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders

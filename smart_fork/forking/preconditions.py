@@ -28,6 +28,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
+from smart_fork.agents.login_shell import login_shell, login_shell_values
 from smart_fork.agents.login_variables import noted_variables
 from smart_fork.agents.programs import Program
 from smart_fork.agents.settings import Login
@@ -36,7 +37,6 @@ from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system import call_context
-from smart_fork.system.login_shell import login_shell, login_shell_values
 from smart_fork.system.processes import Machine, Processes, Running
 from smart_fork.workers.place import WorkerPlace
 from smart_fork.workers.places import is_alive

@@ -16,6 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field, WithJsonSchema
 
 from indexer.masking import beginning
+from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, Options, takes
 from smart_fork.errors import Usage
@@ -29,15 +30,7 @@ from smart_fork.server.calls import BEAT_SECONDS, ToolCaller, in_thread, progres
 from smart_fork.system import call_context
 from smart_fork.system.call_context import Cancelled, refuse_cancelled
 from smart_fork.system.processes import Clock, Machine, Processes
-from smart_fork.workers.answers import (
-    Comparison,
-    WorkerMessaged,
-    WorkerRead,
-    Workers,
-    WorkersClosed,
-    WorkerState,
-    WorkersWaited,
-)
+from smart_fork.workers.answers import Compared, WorkerClosed, WorkerMessaged, WorkerRead, WorkerState, WorkersWaited
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening
@@ -347,3 +340,30 @@ def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done:
     if waited and not done:
         steps.append("Time limit reached, and not all are done. Call wait_workers again.")
     return " ".join(steps)
+
+
+@value
+class Workers(Value):
+    """The answer that lists workers. `next` suggests what to do about a worker that waits for an answer or has
+    failed.
+    """
+
+    count: int
+    notice: str
+    workers: tuple[WorkerState, ...]
+    next: str = rare("")
+
+
+@value
+class WorkersClosed(Value):
+    """The answer about workers that the caller wanted to end: one result for each."""
+
+    workers: tuple[WorkerClosed, ...]
+
+
+@value
+class Comparison(Value):
+    """The answer that compares workers (agents that smart-fork started): one entry for each."""
+
+    notice: str = rare("")
+    workers: tuple[Compared, ...] = ()

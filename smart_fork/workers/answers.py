@@ -112,18 +112,6 @@ class WorkersWaited(Value):
 
 
 @value
-class Workers(Value):
-    """The answer that lists workers. `next` suggests what to do about a worker that waits for an answer or has
-    failed.
-    """
-
-    count: int
-    notice: str
-    workers: tuple[WorkerState, ...]
-    next: str = rare("")
-
-
-@value
 class WorkerClosed(Value):
     """The result for a worker that the caller wanted to end. `closed` is true if it ran and was ended.
 
@@ -139,13 +127,6 @@ class WorkerClosed(Value):
     worktree_removed: bool | None
     note: str
     failed: bool = False
-
-
-@value
-class WorkersClosed(Value):
-    """The answer about workers that the caller wanted to end: one result for each."""
-
-    workers: tuple[WorkerClosed, ...]
 
 
 @record
@@ -203,11 +184,3 @@ class Compared(Value):
             if number
             else "none"
         )
-
-
-@value
-class Comparison(Value):
-    """The answer that compares workers (agents that smart-fork started): one entry for each."""
-
-    notice: str = rare("")
-    workers: tuple[Compared, ...] = ()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
+from smart_fork.agents.login_shell import login_shell, login_shell_values
 from smart_fork.agents.login_variables import note_variables, note_variables_of_person, noted_variables
 from smart_fork.agents.programs import Program
-from smart_fork.system.login_shell import login_shell, login_shell_values
 from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.forks import FakeProcesses
@@ -240,7 +240,7 @@ def test_the_login_shell_says_what_was_asked_for_and_nothing_else(home):
 
 @pytest.mark.parametrize("profile", ["exit 0", "echo no; exit 1", "exec sleep 60"])
 def test_a_shell_that_does_not_answer_sets_nothing(profile, home, monkeypatch):
-    monkeypatch.setattr("smart_fork.system.login_shell.SECONDS", 0.5)
+    monkeypatch.setattr("smart_fork.agents.login_shell.SECONDS", 0.5)
     (home / ".profile").write_text(f"{profile}\n")
 
     assert {} == login_shell_values(["ANTHROPIC_API_KEY"], {"HOME": str(home), "SHELL": "/bin/sh"}, Processes())
