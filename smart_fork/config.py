@@ -1,8 +1,8 @@
 """The user's settings in ``<SMART_FORK_HOME>/config.toml``.
 
-The file is not parsed with pydantic: every `find` on the command line reads it, and importing pydantic takes longer
-than the rest of the command's start. A section is checked completely when it is read. An unknown name is refused in
-any section, because an ignored misspelled setting would seem to be in effect.
+They are parsed without pydantic: every `find` reads them, and importing pydantic takes longer than the rest of its
+start. A section is checked completely when it is read, and an unknown name is refused, because an ignored misspelled
+setting would seem to be in effect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXAMPLES = {
 
 
 def _key(default: Any, meaning: str) -> Any:
-    """Return a dataclass field for a setting: its default value, and its `meaning` in words for people."""
+    """Return a dataclass field for a setting: its default value, and its meaning for people."""
     return field(default=default, metadata={"meaning": meaning})
 
 
@@ -50,10 +50,7 @@ class ServiceSection:
 
 @dataclass(frozen=True, slots=True)
 class TeamSection:
-    """The settings of the section ``[team]`` in config.toml: what is never shared with a team, and what is masked.
-
-    See `sharing_rules`.
-    """
+    """The settings of the section ``[team]`` in config.toml: what is never shared, and what is masked."""
 
     never: tuple[str, ...] = _key((), "Sessions in these folders are never pushed.")
     redact: tuple[str, ...] = _key((), "Regular expressions of your own secrets, masked in every push.")
@@ -75,34 +72,27 @@ def all_keys() -> Iterator[tuple[str, Field[Any]]]:
 
 
 def allowed_projects() -> list[str]:
-    """Return the project folders that every client of the service (the background process that answers searches) may
-    search: ``[service] projects`` in config.toml.
-
-    Raises `Usage` as `section` does.
-    """
+    """Return the project folders that every client of the service may search."""
     return list(section(ServiceSection).projects)
 
 
 def engine() -> str:
-    """Return the name of the search engine in config.toml in lower case, or "". Raises `Usage` as `section` does."""
+    """Return the name of the search engine in config.toml in lower case, or ""."""
     return section(TopLevel).engine.strip().lower()
 
 
 def homes() -> tuple[str, ...]:
-    """Return the setting ``homes`` of config.toml: further folders with agents' logs, each as "VARIABLE=FOLDER".
-
-    Raises `Usage` as `section` does.
-    """
+    """Return further folders with agents' logs in config.toml, each as "VARIABLE=FOLDER"."""
     return section(TopLevel).homes
 
 
 def team() -> TeamSection:
-    """Return the section ``[team]`` of config.toml, which says what may be shared. Raises `Usage` as `section` does."""
+    """Return the section ``[team]`` of config.toml, which says what may be shared."""
     return section(TeamSection)
 
 
 def sharing_rules() -> TeamSection:
-    """Return the section ``[team]`` of config.toml for sharing sessions: with checked patterns and absolute paths.
+    """Return the section ``[team]`` of config.toml, with checked patterns and absolute paths.
 
     Raises:
         Usage: the section or a pattern is invalid.

@@ -1,6 +1,4 @@
-"""The checks of ``smart-fork doctor``: each part of the installation is tried out. A failed check names the next
-step.
-"""
+"""The checks of ``smart-fork doctor``: each part of the installation is tried out."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ RUN_INDEX = "Run `smart-fork index run`."
 
 @value
 class Check(Value):
-    """The result of checking one part of the installation. A missing `optional` part, such as tmux, is no failure."""
+    """The result of checking one part. A missing `optional` part, such as tmux, is no failure."""
 
     name: str
     ok: bool
@@ -66,9 +64,7 @@ class Check(Value):
 
     @classmethod
     def run(cls, name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
-        """Run the function `check`, and return its results with the time they took. An exception becomes a failed
-        result.
-        """
+        """Run `check` and return its results, with the time they took. An exception becomes a failed result."""
         started = time.perf_counter()
         step = "Reinstall smart-fork, and report this."
         try:
@@ -96,7 +92,7 @@ class Checked(Value):
 
     @classmethod
     def of(cls, checks: Sequence[Check], seed: int | None = None) -> Checked:
-        """Summarize the results of `checks`: `ok` is True if all parts that are not optional work."""
+        """Summarize `checks`: `ok` is True if all parts that are not optional work."""
         return cls(all(check.ok or check.optional for check in checks), tuple(checks), seed)
 
 
@@ -217,7 +213,7 @@ def _logs() -> Iterator[Check]:
 
 
 def _other_homes(agent: AgentAdapter) -> list[Path]:
-    """Return folders in which an agent seems to keep logs of a second account, and which smart-fork does not read."""
+    """Return folders in which an agent seems to keep logs of a second account, and which are not read."""
     usual = AGENTS[agent.name].home.default
     if AGENTS[agent.name].home.inside:
         return []
@@ -227,7 +223,7 @@ def _other_homes(agent: AgentAdapter) -> list[Path]:
 
 
 def _deleted_logs() -> Iterator[Check]:
-    """Report the logs that an agent will delete because of their age, and whether smart-fork keeps copies of them."""
+    """Report logs that an agent will delete because of their age, and whether smart-fork keeps copies."""
     for one in Deletion.expected(time.time()):
         name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {one.room()}"
         step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."
@@ -250,9 +246,7 @@ def _odd_logs() -> Iterator[Check]:
 
 
 def _formats() -> Iterator[Check]:
-    """Report logs of agent versions that are newer than the versions tested with smart-fork, and the share of unknown
-    records.
-    """
+    """Report logs of agent versions newer than the tested ones, and the share of unknown records."""
     found: dict[Agent, Understood] = {}
     with known_index() as store:
         found.update(
@@ -295,7 +289,7 @@ def _vectors() -> Iterator[Check]:
 
 
 def _install() -> Iterator[Check]:
-    """Report whether the installation is full or light, which decides the embedding models. Both are complete."""
+    """Report whether the installation is full or light, which decides the embedding models."""
     detail = "full: sentence-transformers embeds many passages, and other models are possible"
     if not has_frameworks():
         detail = "light: onnxruntime embeds everything; other models need sentence-transformers"
@@ -322,7 +316,6 @@ def _model(embedder: Embedder) -> Iterator[Check]:
 
 
 def _reranker() -> Iterator[Check]:
-    """Check the configured reranker by ranking two sentences."""
     if (rerank := configured_reranker()) is None:
         return
     try:
@@ -338,7 +331,6 @@ def _reranker() -> Iterator[Check]:
 
 
 def _engine() -> Iterator[Check]:
-    """Check the configured search engine with a real search."""
     if (engine := configured_engine()) is None:
         return
     with opened() as store:

@@ -45,14 +45,12 @@ class Usage(SmartForkError):
 
     @staticmethod
     def first_empty(given: Mapping[str, object]) -> str | None:
-        """Return the name of the first argument in `given` that is blank text, or a list with a blank element; else
-        `None`.
-        """
+        """Return the name of the first argument that is blank text, or a list with a blank element; else `None`."""
         return next((name for name, value in given.items() if is_empty(value)), None)
 
     @classmethod
     def refuse_empty(cls, given: Mapping[str, object]) -> None:
-        """Refuse arguments with blank values, such as an unset shell variable or a field that a program left empty.
+        """Refuse arguments with blank values, such as an unset shell variable.
 
         Raises:
             Usage: a value is blank.
@@ -134,9 +132,7 @@ class WrongVerb(SmartForkError):
 
 
 class Conflict(SmartForkError):
-    """A session on the server that has changed since the caller last saw it. `count` and `digest` describe its current
-    records.
-    """
+    """A session on the server that has changed, to the records with this `count` and `digest`, since it was seen."""
 
     code = "conflict"
     exit_code = 9
@@ -154,9 +150,9 @@ class Withdrawn(Conflict):
 
 
 class ServerUnavailable(SmartForkError):
-    """A team's server that does not answer, or whose answer is invalid.
+    """A team's server that does not answer (unless `answered`), or whose answer is invalid.
 
-    `answered` is True if the server answered. `again` is True if the client may repeat the request.
+    If `again`, the client may repeat the request.
     """
 
     answered = True
@@ -185,9 +181,7 @@ _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 
 def speak_of_tools() -> None:
-    """Make the hints of further errors in this context name tools, because the caller is a model without a command
-    line.
-    """
+    """Make further hints in this context name tools, for a model without a command line."""
     _of_tools.set(True)
 
 

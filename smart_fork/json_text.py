@@ -1,8 +1,8 @@
 """Editing JSON text in place: all bytes that are not edited stay, with their order, indentation and spelling.
 
-The text is a settings file or a line of a log. Settings must be strict JSON: programs disagree about duplicate names
-and comments. In a log's records, unchanged values are not decoded and encoded, because each program writes some values
-differently: integers beyond a double, half surrogate pairs, escapes, white space.
+The text is a settings file or a line of a log. Settings must be strict JSON, because programs disagree about duplicate
+names and comments. A log's unchanged values are not decoded and encoded, because programs write some differently:
+integers beyond a double, half surrogate pairs, escapes, white space.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _decode: Decode = json.JSONDecoder().raw_decode
 class JsonItem:
     """The position of an object's member, or of an array's element, in a JSON text.
 
-    `start` is where the item begins. Its value reaches from `value` to `end`. An element's `key` is empty.
+    It begins at `start`, and its value reaches from `value` to `end`. An element's `key` is empty.
     """
 
     key: str
@@ -83,17 +83,12 @@ def interior(text: str, at: int) -> str:
 
 
 def member(text: str, at: int, key: str) -> JsonItem | None:
-    """Find the member `key` of the object at position `at`; `None` if the member is missing, or if `at` is not an
-    object.
-    """
+    """Find the member `key` of the object at position `at`; `None` without it, or without an object."""
     return next((item for item in items(text, at) if item.key == key), None) if text[at] == "{" else None
 
 
 def append(text: str, at: int, value: Any, key: str | None = None) -> str:
-    """Add `value` at the end of the object (as member `key`) or array at position `at`. Return the new text.
-
-    The value is formatted like its siblings.
-    """
+    """Add `value` at the end of the object (as member `key`) or array at position `at`, formatted like its siblings."""
     inside = items(text, at)
     unit, outer = _unit(text), _indentation(text, at)
     if inside:
@@ -110,7 +105,7 @@ def append(text: str, at: int, value: Any, key: str | None = None) -> str:
 
 
 def replace(text: str, item: JsonItem, value: Any) -> str:
-    """Replace the value of the member or element `item` by `value`. Return the new text."""
+    """Replace the value of the member or element `item`, and return the new text."""
     before = text[: item.start].rpartition("\n")
     lined = before[1] and not before[2].strip()
     written = _written(value, None, before[2] if lined else None, _unit(text))
@@ -118,10 +113,7 @@ def replace(text: str, item: JsonItem, value: Any) -> str:
 
 
 def remove(text: str, at: int, item: JsonItem, empty: str = "") -> str:
-    """Remove `item` from the object or array at position `at`. Return the new text.
-
-    If the object or array has no other item, the white space `empty` is written inside it.
-    """
+    """Remove `item` from the object or array at position `at`, and write the white space `empty` if nothing is left."""
     inside = items(text, at)
     index = inside.index(item)
     if index:
@@ -135,9 +127,9 @@ Way = tuple[str, ...]
 
 
 def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
-    """Add `value` at the end of the object or array that is reached by the names in `way`. Return the new text.
+    """Add `value` at the end of the object (as member `key`) or array that is reached by the names in `way`.
 
-    `key` is the value's name in an object. Objects and arrays of `way` that do not exist are created.
+    Objects and arrays of `way` that do not exist are created.
     """
     at = root(text)
     for depth, name in enumerate(way):
@@ -152,10 +144,9 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Find the object or array that the names in `way` reach, or the deepest one that exists. If it is empty, return
-    its path and the white space in it.
+    """Find the deepest object or array on `way`. If it is empty, return its path and white space; else nothing.
 
-    Otherwise return an empty mapping. `withdraw` needs the result to restore the text as it was before an `insert`.
+    `withdraw` needs the result to restore the text as it was before an `insert`.
     """
     at, depth = root(text), 0
     while depth < len(way) and (found := member(text, at, way[depth])):
@@ -164,10 +155,9 @@ def empty_on(text: str, way: Way) -> dict[Way, str]:
 
 
 def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> str:
-    """Undo an `insert`: remove `item` from the object or array that the names in `way` reach. Return the new text.
+    """Undo an `insert`: remove `item` from the object or array at `way`, and containers that become empty.
 
-    Objects and arrays on that path that become empty are removed, too. Those in `empty` (they were empty before the
-    `insert`) stay, with their white space.
+    Those in `empty` (they were empty before the `insert`) stay, with their white space.
     """
     ways = [root(text)]
     for name in way:
@@ -188,7 +178,7 @@ def _written(value: Any, key: str | None, indentation: str | None, unit: str | N
     """Write `value` as JSON text, with `key` as its name if given.
 
     With `indentation` and `unit`, the text has several lines: those after the first start with `indentation`, and
-    deeper levels add `unit`. Without one of them, the text is one line.
+    deeper levels add `unit`.
     """
     lined = indentation is not None and unit is not None
     text = json.dumps(value, ensure_ascii=False, indent=unit if lined else None)
@@ -198,9 +188,7 @@ def _written(value: Any, key: str | None, indentation: str | None, unit: str | N
 
 
 def _unit(text: str) -> str | None:
-    """Return the white space of one indentation step in a JSON text, by default two spaces; `None` if the text has
-    only one line.
-    """
+    """Return the white space of one indentation step, by default two spaces; `None` for a text of one line."""
     first = re.match(r"\s*[\[{]\s*?\n([ \t]*)", text)
     if first:
         return first[1] or "  "
@@ -226,10 +214,9 @@ _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_
 
 
 def respelled(source: bytes, record: dict[str, Any]) -> bytes:
-    """Write a changed log `record` as one line of JSON. `source` is the record's line before the change.
+    """Write a changed log `record` as one line of JSON, with the spelling of unchanged values in `source`.
 
-    Unchanged values keep their spelling from `source`. With an empty `source`, all values are newly written. Bytes in
-    `source` that are no text are replaced.
+    `source` is the record's line before the change. Bytes in it that are no text are replaced.
     """
     objects = as_read(source) if source else []
     if len(objects) == 1:
@@ -244,9 +231,7 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
 
 class _Member(NamedTuple):
-    """A member of an object, or an element of an array: the JSON `text` of its value, and the text `before` and
-    `behind` the value. An element's `name` is empty.
-    """
+    """A member or element (without a `name`): the JSON `text` of its value, and what is `before` and `behind` it."""
 
     name: str
     before: str
@@ -259,9 +244,7 @@ def _readable(text: str) -> bytes:
 
 
 def _value(text: str, before: Any, after: Any) -> str:
-    """Write the value `after` as JSON text. `text` is the text of the value `before`: unchanged parts keep their
-    spelling.
-    """
+    """Write the value `after` as JSON. Parts that are equal in `before`, written as `text`, keep their spelling."""
     if before == after:
         return text
     if isinstance(before, dict) and isinstance(after, dict):
@@ -284,9 +267,7 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Write the array `after` as JSON text. `text` is the text of the array `before`: unchanged elements keep their
-    spelling.
-    """
+    """Write the array `after` as JSON. Elements that are in `before`, written as `text`, keep their spelling."""
     there = list(_members(text))
     if len(before) == len(after):
         each = zip(there, before, after, strict=True)

@@ -42,7 +42,7 @@ class Worker:
 
     @property
     def session_id(self) -> str | None:
-        """Return the id of the worker's session; `None` if the agent had not created it when the worker started."""
+        """Return the worker's session; `None` if the agent had not created it when the worker started."""
         return self.started.new_session_id
 
     def as_json(self) -> dict[str, Any]:
@@ -63,8 +63,7 @@ class Worker:
         return seen
 
     def read(self, exchanges: int = 3) -> WorkerRead:
-        """Return the worker's last `exchanges` exchanges (a prompt with its answer). Exchanges that the worker took
-        over from the forked session are not returned.
+        """Return the worker's last `exchanges` (prompts with their answers), without those of the forked session.
 
         Raises:
             SmartForkError: the worker no longer exists, or `exchanges` is below one.
@@ -74,7 +73,7 @@ class Worker:
         return read_worker(self.id, exchanges=exchanges)
 
     def say(self, text: str, *, queue: bool = False) -> WorkerMessaged:
-        """Send a message to the worker. With `queue`, a busy worker gets the message when its current work is done.
+        """Send a message to the worker. With `queue`, a busy worker gets it when its current work is done.
 
         Raises:
             SmartForkError: the worker cannot receive the message now.
@@ -84,8 +83,7 @@ class Worker:
         return message_worker(self.id, text, queue=queue)
 
     def close(self, *, remove_worktree: bool = False) -> WorkerClosed:
-        """End the worker. With `remove_worktree`, also remove its worktree (its own checkout of the repository),
-        unless this contains unsaved changes.
+        """End the worker. With `remove_worktree`, also remove its worktree, unless that has unsaved changes.
 
         Raises:
             SmartForkError: the worker no longer exists.
@@ -108,11 +106,11 @@ def find(
 ) -> list[Hit]:
     """Return the sessions of `project` (by default the working directory's) that answer `intent`, best first.
 
-    If a team login exists, sessions that the team shares are included unless `team` is false. Their `origin` names the
+    With a team login, they include sessions that the team shares, unless `team` is false. Their `origin` names the
     owner.
 
-    `also` are up to eight other phrasings of the intent; agreement between them makes the result more certain. A score
-    is the probability that the session is the intended one. Sessions with a score below `min_score` are left out.
+    `also` are up to eight other phrasings; agreement between them makes the result more certain. A score is the
+    probability that the session is the intended one. Sessions with a score below `min_score` are left out.
 
     Raises:
         Usage: an argument is invalid.
@@ -144,21 +142,19 @@ def fork(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run a fork of a session with `prompt`, optionally with its messages up to number `at` only. The original stays
-    unchanged.
+    """Run a fork of a session with `prompt`, up to message number `at` if given. The original stays unchanged.
 
-    A session that the team shares is first written to this machine. If nothing is started, it is deleted again.
+    A session that the team shares is first written to this machine.
 
-    A `budget` is a number of tokens, such as 30000 or "30k", or "match" for as few as are needed to answer. The fork
-    then has only the exchanges that answer `intent`, by default the prompt, with `also` as other phrasings. Exchanges
-    with a number in `keep` are always kept, and those in `drop` never. `started.selection` describes the kept
-    exchanges.
+    A `budget` is a number of tokens, such as 30000 or "30k", or "match" for as few as are needed. The fork then has
+    only the exchanges that answer `intent`, by default the prompt, with `also` as other phrasings. Exchanges with a
+    number in `keep` are always kept, those in `drop` never. `started.selection` describes them.
 
-    With `as_agent`, such as "codex", the session is handed over to a new session of another agent. `started.handed`
-    describes what that agent receives. Secrets are masked, unless `unmasked` is true.
+    With `as_agent`, such as "codex", a new session of another agent gets the session, as `started.handed` says. Secrets
+    are masked, unless `unmasked` is true.
 
-    `options` are fields of `Options`: `worktree` (true, or a name), `with_changes` (a worktree that includes the
-    uncommitted changes of the directory), `place`, `name`, `skip_permissions`, `unmasked`.
+    `options` are fields of `Options`: `worktree` (true, or a name), `with_changes` (a worktree with the directory's
+    uncommitted changes), `place`, `name`, `skip_permissions`, `unmasked`.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -172,9 +168,8 @@ def read(
 ) -> Conversation | Exported:
     """Return a session's conversation, with the message numbers that `fork` takes.
 
-    With `at`, the conversation begins at that message, or has `context` messages before and after it. A session that
-    is not on this machine may be one that the team of `project` shares. A session without a log is returned as its
-    export, in `markdown`.
+    With `at`, it begins at that message, or has `context` messages before and after it. The session may be one that the
+    team of `project` shares. Without a log, its export is returned, in `markdown`.
 
     Raises:
         SmartForkError: the session or the message does not exist, or cannot be read.
@@ -187,12 +182,9 @@ def read(
 def conversation(
     reference: str, reading: ReadRange, project: Path | None, *, notice: str = ""
 ) -> Conversation | Exported:
-    """Read the conversation of a session of this machine, or of one that the team of `project` shares.
+    """Read the part `reading` of a session of this machine, or of one that the team of `project` shares.
 
-    `reading` selects its messages. `notice` is a text to add to the result. See `read`.
-
-    Raises:
-        SmartForkError: the session or the message does not exist, or cannot be read.
+    `notice` is a text to add to the result. See `read`.
     """
     from smart_fork.agents.references import Resolved
     from smart_fork.finding import sessions
@@ -252,11 +244,10 @@ def merge(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run one fork of several sessions. It has the exchanges (a prompt with its answer) of each session that answer
-    `prompt`, within one `budget`. See `fork`.
+    """Run one fork with the exchanges of several sessions that answer `prompt`, within one `budget`. See `fork`.
 
-    The fork begins with the first session, followed by the kept exchanges of the others. `started.selection` describes
-    the kept exchanges of the first session, and `started.merged` describes the kept exchanges of each other session.
+    It begins with the first session. `started.selection` describes the exchanges kept of that one, and `started.merged`
+    those of each other session.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -274,9 +265,7 @@ def _forked(
     asked: Mapping[str, Any],
     wanted: Budget | None,
 ) -> Forked:
-    """Fork one session, or merge several. `asked` are the fields of the `ForkRequest` beside the first session,
-    `options` and the budget `wanted`.
-    """
+    """Fork one session, or merge several. `asked` are further fields of the `ForkRequest`."""
     from smart_fork.agents.options import Options
     from smart_fork.forking.plan import fork_session
     from smart_fork.forking.request import ForkRequest
@@ -293,9 +282,7 @@ def _wanted(
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
 ) -> Budget | None:
-    """Build the `Budget` (the limit in tokens) of a fork. `keep` and `drop` are exchange numbers. Return `None` if no
-    budget is given.
-    """
+    """Build the token budget of a fork. `keep` and `drop` are exchange numbers."""
     from smart_fork.forking.request import Budget, parse_amount
 
     if budget is None:
@@ -321,8 +308,8 @@ def branch(
 ) -> Branched:
     """Copy a session under a new title, up to message number `at` if given, without running anything.
 
-    Within a `budget` the copy has only the exchanges that answer the `intent`. With `as_agent`, the copy is a session
-    of that other agent. See `fork`.
+    Within a `budget` the copy has only the exchanges that answer the `intent`. With `as_agent`, it is a session of that
+    other agent. See `fork`.
 
     Raises:
         SmartForkError: nothing was copied.
@@ -347,11 +334,11 @@ def cut(
     force: bool = False,
     dry_run: bool = False,
 ) -> Excised:
-    """Cut turns out of a session's transcript so that its agent can still resume it. An example of `turns` is "5-7,9".
+    """Cut turns, such as "5-7,9", out of a session's transcript so that its agent can still resume it.
 
-    With `ids`, turns are selected by id. With `secrets`, secrets are masked instead, in all turns or in the selected
-    ones. `force` cuts despite warnings, and `dry_run` only reports what would be cut. In the result, `snapshot` names
-    a stored copy of the transcript before the cut.
+    With `ids`, turns are selected by id. With `secrets`, secrets are masked instead, in all turns or the selected ones.
+    `force` cuts despite warnings, and `dry_run` only reports. In the result, `snapshot` names a copy of the transcript
+    before the cut.
 
     Raises:
         SmartForkError: nothing was cut: the session is running or would break, or a session or turn does not exist.
@@ -365,7 +352,7 @@ def cut(
 
 
 def forget(session_id: str, *, undo: bool = False) -> Removal:
-    """Remove all data that smart-fork stores about a session, and never index it again. Its agent's log stays.
+    """Remove all that smart-fork stores about a session, and never index it again. Its agent's log stays.
 
     With `undo`, allow the session to be indexed again.
 
@@ -387,9 +374,7 @@ def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) 
 
 @cache
 def _embedder() -> Embedder:
-    """Return the embedder, which turns text into vectors. The process has only one, so that its model is loaded
-    once.
-    """
+    """Return the process's one embedder, which turns text into vectors, so that its model is loaded once."""
     from indexer.default_embedder import configured_embedder
 
     return configured_embedder()

@@ -1,10 +1,10 @@
 """Origins of sessions: which sessions and messages are from other people, and which sessions others were made of.
 
-Anybody who can share a session can put words into it. So an agent that resumes a foreign session (one from other
-people) asks before it acts, whatever settings and records say. Forks of a foreign session have its messages, too.
+Anybody who can share a session can put words into it. So an agent that resumes a session of other people asks before it
+acts, whatever settings and records say. So do forks of it.
 
-Branches, hand-overs and merges are noted here. Logs of one agent do not name sessions of another agent, nor all of
-their sources. Besides, a log or the registry of workers may be lost.
+Branches, hand-overs and merges are noted here, because an agent's logs do not name sessions of another agent, nor all
+their sources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smart_fork.errors import Conflict, advice
 
 
 def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
-    """Note that a session on this machine, and its messages with the ids in `messages`, come from other people."""
+    """Note that a session on this machine, and its messages with these ids, come from other people."""
     with state.changing() as db:
         db.execute("DELETE FROM foreign_ids WHERE session_id = ?", (session_id,))
         ids = dict.fromkeys((session_id, *messages))
@@ -29,21 +29,17 @@ def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
 
 
 def forget_foreign(session_id: str) -> None:
-    """Delete the note that a session and its messages come from other people. Call this after the session was
-    deleted.
-    """
+    """Delete the note that a session comes from other people, after the session was deleted."""
     state.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
 
 
 def has_foreign() -> bool:
-    """Return True if any session or message on this machine comes from other people. On most machines, none does."""
+    """Return True if any session or message on this machine comes from other people."""
     return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 
 def was_received(session_id: str) -> bool:
-    """Return True if smart-fork wrote the session's log here, as a copy of a teammate's or another machine's
-    session.
-    """
+    """Return True if smart-fork wrote the session's log, as a copy from a teammate or another machine."""
     return bool(state.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
 
 
@@ -53,9 +49,7 @@ _LOOKED_AT: dict[str, str] = {}
 
 @contextmanager
 def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
-    """Note, while the block runs, that the session is a temporary copy of the shared session `shared_id`, and is only
-    read.
-    """
+    """Note inside the context that a session is a temporary copy of the shared session `shared_id`, only to read."""
     _LOOKED_AT[session_id] = shared_id
     try:
         yield
@@ -64,14 +58,12 @@ def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
 
 
 def viewed_as(session_id: str) -> str | None:
-    """Return the id of the shared session, if this session is a temporary copy of it only for reading; else `None`."""
+    """Return the shared session of which this one is a temporary copy to read, or `None`."""
     return _LOOKED_AT.get(session_id)
 
 
 def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
-    """Return the elements of `ids` (of sessions and messages) that come from other people. Return all `ids` if the
-    notes about this cannot be read.
-    """
+    """Return those of `ids` (sessions and messages) that come from other people; all, if that cannot be read."""
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
     try:
@@ -81,7 +73,7 @@ def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
 
 
 def refuse_pending_withdrawal(session_id: str) -> None:
-    """Refuse to use a session that still contains withdrawn text (text that its owner has taken back).
+    """Refuse to use a session that still contains text that its owner has withdrawn.
 
     Raises:
         Conflict: the session contains withdrawn text.
@@ -98,9 +90,7 @@ def refuse_pending_withdrawal(session_id: str) -> None:
 
 
 def pending_withdrawals() -> frozenset[str]:
-    """Return the ids of this machine's sessions that still contain withdrawn text (text that its owner has taken
-    back).
-    """
+    """Return this machine's sessions that still contain text that its owner has withdrawn."""
     return frozenset(one for (one,) in state.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
 
 
@@ -108,9 +98,8 @@ def pending_withdrawals() -> frozenset[str]:
 class HandedOver:
     """The origin of a session: the source session that it was branched, handed over or merged from.
 
-    `through` is the last message that it took from the source. `merged` means that the session began from another
-    source, and the part from this source follows. `copied` means that it has copied records of the source; otherwise
-    the source's records were rewritten for another agent.
+    `through` is the last message that it took from the source. `merged` means that it began from another source.
+    `copied` means that it has copied records of the source, not records rewritten for another agent.
     """
 
     session_id: str
@@ -123,8 +112,7 @@ class HandedOver:
 
 
 def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] = ()) -> None:
-    """Note where a session comes from: `one` is its first source, and `others` are sources merged into it, by agent
-    and id.
+    """Note a session's first source in `one`, and in `others` the sources merged into it, by agent and id.
 
     Raises:
         OSError: the origin cannot be stored.
@@ -137,15 +125,14 @@ def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] =
 
 
 def forget_handover(session_id: str) -> None:
-    """Delete the note of where a session comes from. Call this after the session was deleted."""
+    """Delete the note of where a session comes from, after the session was deleted."""
     state.change("DELETE FROM handovers WHERE session_id = ?", session_id)
 
 
 def handovers() -> list[HandedOver]:
-    """Return the origins of all sessions that were branched, merged, or handed over (converted for another agent).
+    """Return the origins of all branched, merged and handed-over sessions, each one's first source first.
 
-    The first source of each session comes before its merged sources. The list is empty if the state folder cannot be
-    read, as on a team's server.
+    The list is empty if the state folder cannot be read, as on a team's server.
     """
     found: list[HandedOver] = []
     first = ""

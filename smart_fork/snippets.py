@@ -34,9 +34,7 @@ _PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'
 
 
 def time_of(moment: str | None) -> datetime | None:
-    """Parse an ISO 8601 time into this machine's time zone; `None` if it is invalid. Without a time zone it is read as
-    UTC.
-    """
+    """Parse an ISO 8601 time, by default in UTC, into this machine's time zone; `None` if it is invalid."""
     try:
         then = datetime.fromisoformat(moment or "")
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
@@ -87,14 +85,12 @@ def printable(text: str) -> str:
 
 
 def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
-    """Prepare a user's input to be repeated in an error message: on one line, without secrets, shortened to `limit`."""
+    """Prepare a user's input for an error message: on one line, without secrets, shortened to `limit`."""
     return shorten(printable(mask(given)), limit)
 
 
 def quotation(text: str, characters: int) -> Masked:
-    """Prepare a text to be quoted inside quotation marks or an XML-like element: one line, without brackets and
-    quotes.
-    """
+    """Prepare a text to be quoted in quotation marks or an XML-like element: one line, without brackets and quotes."""
     line = " ".join(printable(mask(text)).split())
     return shorten(mask(line.translate(_PLAIN_MARKS)), characters)
 
@@ -120,9 +116,7 @@ def tokens_about(count: int | None) -> str:
 
 
 def plain_name(name: str | None) -> Masked:
-    """Clean a worker's or session's name: one line of at most 200 characters, no secrets and no terminal control
-    characters.
-    """
+    """Clean a name of a worker or session: one line of 200 characters, without secrets and control characters."""
     text = _CONTROL.sub(" ", (name or "").encode("utf-8", "replace").decode())
     return shorten(mask(text), MAX_NAME_CHARACTERS)
 

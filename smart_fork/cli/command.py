@@ -52,10 +52,7 @@ _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
 def _refuse_repeated(given: Sequence[Any]) -> None:
-    """Refuse a command line that gives the same option twice, if the option takes one value.
-
-    click would silently use the last value. `given` are click's parameters in the order of the command line.
-    """
+    """Refuse an option that is given twice and takes one value; click would silently use the last one."""
     options = [one for one in given if one.param_type_name == "option" and not (one.multiple or one.count)]
     for one, number in Counter(one for one in options if not one.is_flag or one.secondary_opts).items():
         if number > 1:
@@ -68,10 +65,9 @@ def _names(parameter: Any) -> list[str]:
 
 
 def session_references(given: Any) -> Any:
-    """Replace numbers, titles and worker names in a command's argument by references to sessions.
+    """Replace result numbers, titles and worker names in an argument's value by session ids.
 
-    The number ``1`` means the first session of the last list or search result at this terminal. `given` is the
-    argument's value: a word, several words, or nothing. Session ids are returned unchanged.
+    The number ``1`` means the first session of the last list or search result at this terminal.
     """
     if not isinstance(given, str):
         return [session_references(one) for one in given] if given else given
@@ -83,16 +79,13 @@ def session_references(given: Any) -> Any:
 
 
 class _CheckedParameters:
-    """A mixin for `Command` and `Group`: it checks options and arguments, and adds examples to the help.
-
-    A subclass lists this class before typer's own class.
-    """
+    """A mixin for `Command` and `Group`, listed before typer's class: it checks options and arguments."""
 
     params: list[Any]
     make_parser: Callable[[Any], Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse `args` as click does. Replace result numbers, such as ``1``, by references to sessions.
+        """Parse `args` as click does, and replace result numbers, such as ``1``, by references to sessions.
 
         Refuse empty, repeated and contradictory values.
         """
@@ -108,7 +101,7 @@ class _CheckedParameters:
         return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write this command's help as click does, and add examples. Many options are sorted into groups."""
+        """Write this command's help as click does, with examples, and many options sorted into groups."""
         words, above = list[str](), ctx
         while above.parent is not None:
             words.insert(0, above.info_name)
@@ -123,8 +116,7 @@ class Command(_CheckedParameters, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless an environment variable of smart-fork has an invalid value.
 
-        Recall prints hints (lines that name past sessions) in an agent's session. If an agent's session runs this
-        command, and the command names a session from a hint that it got, count that hint as followed.
+        If an agent's command names a session from a recall hint that the agent got, count the hint as followed.
         """
         if ctx.info_name not in _WHATEVER_IS_SET and (
             fault := next(filter(None, (one.fault() for one in VARIABLES)), "")
@@ -142,11 +134,7 @@ class Group(_CheckedParameters, TyperGroup):
     """A typer group of commands. It checks its own options, and suggests a command if a name is unknown."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the subcommand that `args` call, as click does.
-
-        Raises:
-            Usage: the group has no such subcommand; the error suggests a similar one, or a search.
-        """
+        """Find the subcommand that `args` call, as click does; for an unknown name, suggest a similar one."""
         args = [ALIASES.get(args[0], args[0]) if ctx.parent is None else args[0], *args[1:]]
         if self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
             raise unknown_command(args, ctx.command_path, self.list_commands(ctx))
@@ -162,10 +150,9 @@ class CommandApp(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, json: bool = True, **how: Any
     ) -> Callable[[_Function], _Function]:
-        """Return a decorator that makes a function a command, as typer does.
+        """Return a decorator that makes a function a command, as typer does, with ``--json`` unless `json` is false.
 
-        The command also gets ``--json``, unless `json` is false. If a parameter of the function is a request (an
-        object with options as fields), the command gets one option for each field.
+        A parameter that is a request (an object with options as fields) becomes one option for each field.
         """
         add = super().command(name, cls=cls or Command, **how)
 
@@ -198,10 +185,9 @@ _GROUPS: Mapping[str, str] = {
 
 @cache
 def examples(path: str = "") -> tuple[str, ...]:
-    """Return at most two example command lines for the command or group `path`, such as ``team push``.
+    """Return at most two example command lines for the command `path`, such as ``team push``; without `path`, all.
 
-    Without `path`, return all examples. The examples name a session of ``smart-fork demo``, so that people can try
-    them in the demo's home directory.
+    The examples name a session of ``smart-fork demo``, so that people can try them there.
     """
     from importlib.resources import files  # few commands are asked for their help
 
@@ -210,10 +196,7 @@ def examples(path: str = "") -> tuple[str, ...]:
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Add the examples of the command `path` to the help of the click command `command`.
-
-    If the command has many options, sort them into groups.
-    """
+    """Add the examples of the command `path` to the click command's help, and sort many options into groups."""
     if path and (shown := examples(path)):
         command.epilog = "\n\n".join(("Examples:", *(f"  smart-fork {one}" for one in shown)))
     options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]

@@ -1,6 +1,6 @@
-"""The table of all commands: the module of each command, its purpose, and its panel (section) in the help.
+"""The table of all commands: module, purpose, and panel (section) in the help.
 
-To import all commands takes as long as a search. So the list of commands and shell completion read this table instead.
+The list of commands and shell completion read it, because importing all commands takes as long as a search.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """A row of the command table. It describes one command, or a group of commands such as ``team``."""
+    """A row of the command table: a command, or a group of commands such as ``team``."""
 
     #: The command's function, or the group's app, with its module. A module without a package is in `smart_fork.cli`.
     place: str
@@ -24,14 +24,11 @@ class CommandEntry(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """Return True if agents and services, not people, run this command. Only ``help --all`` lists such a
-        command.
-        """
+        """Return True if agents and services run this command. Only ``help --all`` lists it."""
         return self.panel == _AGENTS
 
     @property
     def module(self) -> str:
-        """The full name of the module that defines this command."""
         name = self.place.rpartition(".")[0]
         return name if "." in name else f"smart_fork.cli.{name}"
 
@@ -118,10 +115,9 @@ _MEANT = {
 
 
 def unknown_command(words: list[str], path: str, names: Iterable[str]) -> Exception:
-    """Return the error for a command that does not exist.
+    """Return the error for `words` that no command or group below `path` is named after.
 
-    `words` are what the person typed after the command or group `path`. `names` are the commands that exist there. The
-    error suggests a similar command; for several words it suggests a search.
+    It suggests a similar one of `names`; for several words, a search.
     """
     from difflib import get_close_matches
 
@@ -150,7 +146,7 @@ def command_module(name: str) -> ModuleType:
 
 
 def command_in(words: list[str]) -> str | None:
-    """Return the name of the command that the `words` of a command line call; `None` if no command has that name."""
+    """Return the name of the command that the `words` of a command line call, or `None`."""
     name = next((one for one in words if not one.startswith("-")), "")
     name = ALIASES.get(name, name)
     return name if name in COMMANDS else None

@@ -1,7 +1,4 @@
-"""The command ``config``: every setting, its value, and where the value comes from.
-
-Environment variables are defined in `indexer.settings`, the keys of config.toml in `smart_fork.config`.
-"""
+"""The command ``config``: every setting, its value, and where the value comes from."""
 
 from __future__ import annotations
 
@@ -20,10 +17,7 @@ from smart_fork.cli.output import out, plain, printed_as_json
 
 @value
 class ShownSetting(Value):
-    """A setting as the command ``config`` prints it.
-
-    `source` says where the current `value` comes from, `change` says how to change the value.
-    """
+    """A setting as ``config`` prints it: where its current value comes from, and how to change it."""
 
     name: str
     value: str
@@ -41,11 +35,7 @@ class AllSettings(Value):
 
 
 def settings(env: Mapping[str, str] | None = None) -> AllSettings:
-    """Return every setting of smart-fork with its current value, from the variables `env` or this process's own ones.
-
-    Raises:
-        Usage: config.toml cannot be read, or has an unknown key.
-    """
+    """Return every setting with its current value, from the variables `env` or this process's own."""
     env = os.environ if env is None else env
     return AllSettings(file=str(config_file.file()), settings=(*_from_environment(env), *_from_file()))
 

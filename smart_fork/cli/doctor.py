@@ -1,6 +1,6 @@
 """The command ``doctor``: it checks whether this installation works, and changes no file.
 
-With ``--deep`` it also compares the index with the agents' session logs, from database pages to search results.
+With ``--deep`` it also compares the index with the session logs, from database pages to search results.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ def doctor(
 
 
 def _print(checks: Sequence[Check]) -> None:
-    """Print a line for each check, and below each failed check the next step for the person."""
     for check in checks:
         mark, style = ("ok", "green") if check.ok else ("--", "yellow") if check.optional else ("NO", "bold red")
         out.print(plain(f"{mark}  ", style), f"{check.name:<16} {check.detail}", sep="")
@@ -81,17 +80,14 @@ MAX_RANK = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """A session log that ``doctor --deep`` compares with the index: its indexed session, and its file."""
+    """An indexed session and its log, which ``doctor --deep`` compares."""
 
     session: SessionRow
     file: LogFile
 
 
 def examine(seed: int, embedder: Embedder | None = None, progress: Progress | None = None) -> list[Check]:
-    """Run all checks of ``doctor --deep`` and return their results.
-
-    For an unchanged index, the same `seed` chooses the same sample of logs.
-    """
+    """Run all checks of ``doctor --deep``. For an unchanged index, `seed` decides which logs are sampled."""
     embedder, told = embedder or default_embedder.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
         missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
@@ -111,7 +107,6 @@ class _Examination:
         self._samples: list[_Sample] = []
 
     def checks(self) -> list[Check]:
-        """Run all checks, and return their results. If a check fails, the next one runs all the same."""
         db = self._store.db
         stages: dict[str, Callable[[], Iterator[Check]]] = {
             "integrity": lambda: _part("integrity", damage.damage(db), "no damage in the index"),
@@ -136,10 +131,7 @@ class _Examination:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[Check]:
-        """Check for logs that are not in the index, and for indexed logs that were deleted.
-
-        The next index run repairs both.
-        """
+        """Check for logs that are not indexed, and for indexed logs that were deleted. An index run repairs both."""
         there = {file.location: file for agent in READERS for file in agent.discover()}
         rows: Any = self._store.db.execute(
             "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
@@ -172,10 +164,7 @@ class _Examination:
         return [_Sample(sessions[row], there[path]) for path, row in chosen]
 
     def _sample(self) -> Iterator[Check]:
-        """Read the sampled session logs again, and compare each with its passages in the index and its export.
-
-        An export is a Markdown file that smart-fork writes for a session.
-        """
+        """Read the sampled logs again, and compare each with its indexed passages and its export (a Markdown file)."""
         faults: list[str] = []
         changed: list[str] = []
         for number, one in enumerate(self._samples):
@@ -191,10 +180,10 @@ class _Examination:
             yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
-        """Read the log of the sample `one` again, and compare it with the index.
+        """Read a log again and compare it with the index.
 
-        Return two texts: a complaint about the log's passages in the index, and the path of the log's export (a
-        Markdown file) if the export does not match. Each text is empty if nothing is wrong.
+        Return a complaint about its passages, and the path of an export (Markdown file) that differs. Both are empty if
+        nothing is wrong.
         """
         agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
@@ -245,7 +234,7 @@ class _Examination:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _meaning(self) -> Iterator[Check]:
-        """Embed some indexed passages again, and check that the new vectors match the stored vectors."""
+        """Embed some indexed passages again, and check that the new vectors match the stored ones."""
         model = self._store.meta("model")
         if not model:
             yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
@@ -272,10 +261,10 @@ class _Examination:
         return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
 
     def _questions(self) -> Iterator[Check]:
-        """Search for the words of sampled passages, and check that each result contains the passage's own session.
+        """Search for the words of sampled passages, and check that each result contains the passage's session.
 
-        A session can be missing because other sessions have the same text. So a missing session fails ``doctor`` only
-        if more than half of the searches miss theirs.
+        Sessions with the same text can displace it. So ``doctor`` fails only if more than half of the searches miss
+        theirs.
         """
         failed: list[str] = []
         missed: list[str] = []
@@ -293,19 +282,15 @@ class _Examination:
             yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
 
     def _telling(self, session: int) -> str:
-        """Return the passage of the session (a row number) that has the most different words.
-
-        Return an empty text if even that passage has too few words to search for.
-        """
+        """Return the passage of a session with the most different words; empty if it has too few to search for."""
         texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
         best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
         return best if len(words_of(best)) >= MIN_WORDS else ""
 
     def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
-        """Search for `text`, a passage of `session`. Return two complaints.
+        """Search for a passage of `session`. Return two complaints, which are empty if nothing is wrong.
 
-        The first complaint says that search by words or search by meaning failed, the second that the results lack the
-        session. Each is empty if nothing is wrong.
+        The first says that search by words or by meaning failed, the second that the results lack the session.
         """
         query = Query(text, Scope((session.part,)), MAX_RANK)
         store = cast("Store", self._store)  # to search is to read
@@ -361,10 +346,9 @@ def _service() -> Iterator[Check]:
 
 
 def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
-    """Yield the results of the check `name`, which has found the problems `faults`.
+    """Yield a failed result for each of the first `faults` and one that counts the rest; without faults a passed one.
 
-    Each of the first problems becomes a failed result, and one more result counts the other problems. `step` is the
-    next step for the person. Without problems, yield one passed result with the detail `well`.
+    `step` is the next step after a fault, `well` the detail of the passed result.
     """
     for fault in faults[:MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)

@@ -1,7 +1,4 @@
-"""The commands of ``excise``, which cut turns out of a session's log, and the command ``forget``.
-
-They are ``excise list``, ``cut``, ``verify``, ``rollback``, ``discard`` and ``suggest``.
-"""
+"""The commands of ``excise``, which cut turns out of a session's log, and the command ``forget``."""
 
 from __future__ import annotations
 
@@ -171,10 +168,7 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_not_known(found: Soundness) -> bool:
-    """Return True if ``excise verify`` found no leftovers, but could not search for every cut text.
-
-    The text of a cut (turns removed from a log) is unknown if the cut has no snapshot.
-    """
+    """Return True if ``excise verify`` found no leftovers, but could not search for cuts without a snapshot."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -261,12 +255,9 @@ def branch_without(
     reference: str | None, turns: str, ids: Sequence[str] = (), *, secrets: bool = False, force: bool = False,
     cwd: Path | None = None,
 ) -> None:  # fmt: skip
-    """Copy a session without some of its turns, and print the id and path of the new session.
+    """Copy a session without some turns or secrets, and print the new session's id and path.
 
-    `turns` are ranges such as ``5-7,9``, `ids` are turns by id. With `secrets`, secrets are removed, too.
-
-    Raises:
-        Usage: `reference` names no session.
+    `turns` are ranges such as ``5-7,9``, `ids` are turns by id.
     """
     from smart_fork.excise.cutting import branch
 
@@ -286,15 +277,12 @@ def branch_without(
 
 
 def _hinted(words: Sequence[str]) -> tuple[str, ...]:
-    """Return each word of a cut text (text removed from a log) with only its first letter visible.
-
-    The command's answer must not repeat the removed words.
-    """
+    """Mask all but each word's first letter, because an answer must not repeat words that were cut."""
     return tuple(word[:1] + "*" * (len(word) - 1) for word in words)
 
 
 def _means_turns(text: str) -> bool:
-    """Return True if the only argument `text` is a range of turns, such as ``5-7``, and not the id of a session."""
+    """Return True if the only argument is a range of turns, such as ``5-7``, and no session's id."""
     from smart_fork.finding.sessions import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
@@ -302,10 +290,7 @@ def _means_turns(text: str) -> bool:
 
 
 def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Show the planned cut (the turns to remove from a log) and ask the person to confirm it.
-
-    Return the answer. Return False without a question if the command answers in JSON, or if stdin is no terminal.
-    """
+    """Show the planned cut and ask for confirmation. Without a terminal or with ``--json``, return False unasked."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
@@ -390,7 +375,7 @@ def forget(
 
 @bounded()
 def _ask(reference: str) -> None:
-    """Print the title of a session, and ask the person to confirm that smart-fork forgets the session.
+    """Print the session's title, and ask the person to confirm that smart-fork forgets the session.
 
     Raises:
         Usage: stdin is no terminal, or the command answers in JSON.
@@ -410,7 +395,7 @@ def _ask(reference: str) -> None:
 
 
 def _shared(path: Path, agent: str) -> str | None:
-    """Return the id under which the team shares the log at `path`; `None` if the log is not shared."""
+    """Return the id under which the team shares the log at `path`; `None` if it is not shared."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.agents.log_readers import READERS

@@ -88,7 +88,7 @@ def _print_exchanges(request: FindRequest, project: str | None) -> None:
 
 
 def _changes() -> bool | str:
-    """Return the code changes for which ``find`` searches: the patch on stdin, or `True` for the uncommitted changes.
+    """Return the patch on stdin, or `True` to search for the uncommitted changes.
 
     If stdin is an open pipe, wait only a few seconds for input.
     """
@@ -249,7 +249,7 @@ def show(
 
 
 def _exit_code(answer: Answer) -> int:
-    """Return the exit code for a search's answer: 3 if the project has no session, 1 if the search failed, else 0."""
+    """Return 3 if the project has no session, 1 if the search failed, else 0."""
     from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):

@@ -55,7 +55,6 @@ class ForkCommand(Command):
     """The command ``fork``. It counts the words after ``--``, because all of them belong to the prompt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse `args` as click does, and store the number of words after ``--`` in the context."""
         ctx.meta[_PROTECTED] = len(args) - args.index("--") - 1 if "--" in args else 0
         return super().parse_args(ctx, args)
 
@@ -127,12 +126,9 @@ def fork(
 
 
 def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge: bool) -> None:
-    """Refuse options of ``fork`` that contradict each other on the command line.
+    """Refuse contradictory options of ``fork``.
 
     `several` says that more than one session is to be forked, `merge` that they become one fork.
-
-    Raises:
-        Usage: two options contradict each other, or an option lacks another option that it needs.
     """
     searched = best.top is not None
     if best.min_score is not None and not searched:
@@ -156,11 +152,10 @@ def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge:
 
 
 def _ids_and_prompt(words: Sequence[str], behind: int) -> tuple[list[str], str | None]:
-    """Split the `words` of a ``fork`` command into ids of sessions and a prompt.
+    """Split the `words` of a ``fork`` command into session ids and a prompt; the last `behind` words follow ``--``.
 
-    The prompt begins with the first word that does not look like a session's id. If all words look like ids, the last
-    of several words is the prompt, unless it is the id of a session. The last `behind` words, which follow ``--``,
-    always belong to the prompt.
+    The prompt begins with the first word that does not look like an id. If all do, the last of several words is the
+    prompt, unless a session has that id.
     """
     if not words:
         raise Usage("No session and no prompt given", "`smart-fork find` and `smart-fork list` show sessions.")
@@ -189,9 +184,9 @@ def _is_session(word: str) -> bool:
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
-    """Print which part of a session the fork got, how many tokens the fork loads, and how to reach it.
+    """Print which part of a session the fork got, how many tokens it loads, and how to reach it.
 
-    With `dry_run`, no fork was started: print the command that would start the fork.
+    With `dry_run`, print the command that would start the fork.
     """
     say_notes(forked.warnings)
     if forked.selection is not None:
@@ -223,10 +218,9 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print how many exchanges and tokens of a session are kept by a fork with a token budget.
+    """Print how many exchanges and tokens of a session a fork with a token budget keeps; `in_full`, each exchange.
 
-    With `in_full`, also print a line for each exchange. With `alone`, also print the number of the message from which
-    the fork's log differs from the session's log. Pass `alone` only if one session is forked, and in its own agent.
+    With `alone` (one session, in its own agent), also print the message from which the fork's log differs.
     """
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
@@ -240,7 +234,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield lines that compare the ways to fork a session, whole or shortened, by the tokens that each way loads."""
+    """Yield lines that compare the ways to fork a session, whole or shortened, by the tokens they load."""
     from smart_fork.forking.plan import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
@@ -251,19 +245,16 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def price_in_words(price: ForkPrice) -> str:
-    """Return a sentence with the number of tokens that a fork loads, and the number of these that is cached."""
+    """Return a sentence with the number of tokens that a fork loads, and how many of them are cached."""
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
     cached = cache_in_words(price.cached_until, price.cached_tokens)
     return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cached)))
 
 
 def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
-    """Fork the sessions `ids`, or the best sessions that a search finds. Print each result.
+    """Fork the sessions `ids`, or the best ones of a search, each with the options of `like`. Print each result.
 
-    Each fork gets the options of the request `like`. Exit with 1 if a fork was not started, with 3 if no session fits.
-
-    Raises:
-        SmartForkError: no fork was started.
+    Exit with 1 if a fork was not started, with 3 if no session fits.
     """
     from smart_fork.forking.search_and_fork import fan_out
 
@@ -284,10 +275,9 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
 
 
 def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
-    """Search for sessions to fork. Return a fork request for each of the best sessions.
+    """Search for sessions to fork. Return a request for each, and the number skipped for low scores.
 
-    Also return the number of sessions that were skipped because their scores are too low. If no session fits, print
-    the results of the search and exit with 3.
+    If no session fits, print the results of the search and exit with 3.
     """
     from smart_fork.cli.result_list import print_hits
     from smart_fork.forking.search_and_fork import best_of, search_for
@@ -430,10 +420,9 @@ def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
 
 
 def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
-    """Return the lines that show the session `one` in the tree: its title, its facts, and its running worker.
+    """Return a session's lines in the tree: title, facts and running worker.
 
-    With `marked`, the title is bold. `whose` is the title of the session's agent; it is empty if all sessions in the
-    tree have the same agent.
+    `whose` names its agent, if the tree has sessions of several agents.
     """
     from rich.cells import cell_len
 

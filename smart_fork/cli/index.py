@@ -145,10 +145,7 @@ def status() -> None:
 
 
 def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Yield label and sentence of each line about the content and age of the index.
-
-    Only the first label has a text.
-    """
+    """Yield label and sentence of each line about the index's content and age. Only the first label has a text."""
     waiting = f"{state.unread_logs:,} more log{'s' * (state.unread_logs != 1)} to read" if state.unread_logs else ""
     yield "index", f"{state.sessions:,} session{'s' * (state.sessions != 1)}, {waiting or 'up to date'}"
     share = math.floor(100 * state.covered.all_passages)
@@ -164,7 +161,7 @@ def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
 
 
 def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Yield label and sentence of lines about the last index run, the model, the index files, and skipped logs."""
+    """Yield label and sentence of lines about the last index run, the model, the files, and skipped logs."""
     if (run := state.last_run) and not (run.error or run.failed_logs):
         yield "last run", state.last_run_in_words()
     yield "model", (state.model or "none yet").partition("@")[0]

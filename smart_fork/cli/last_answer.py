@@ -1,6 +1,6 @@
 """Numbers and names in place of session ids: ``show 1`` shows the first session of the last list or search result.
 
-For each terminal, smart-fork keeps the last answer: the ids of its sessions, its time and its project, but no text.
+For each terminal, smart-fork keeps the ids, time and project of the last answer, but no text.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ _ASK = 'Ask first: smart-fork find "…". An id works as well.'
 
 
 class _Answer(BaseModel):
-    """The sessions that the last command listed at a terminal.
-
-    `sessions` maps the number of each session in that list to a reference to the session.
-    """
+    """The sessions that the last command listed at a terminal: references by number."""
 
     project: str
     at: float
@@ -44,10 +41,7 @@ class _Answer(BaseModel):
 
 
 def remember(hits: Sequence[Hit]) -> None:
-    """Keep the sessions in `hits` as the last answer at this terminal, so that commands accept their numbers.
-
-    Do nothing if the state folder cannot be written to.
-    """
+    """Keep `hits` as the last answer at this terminal, so that commands accept their numbers."""
     if place := _terminal():
         shown = {str(hit.rank): str(Reference(hit.agent_type, hit.session_id)) for hit in hits}
         with suppress(OSError):  # nowhere to write, or no directory any more
@@ -56,12 +50,10 @@ def remember(hits: Sequence[Hit]) -> None:
 
 
 def reference_of(word: str) -> str:
-    """Return the session that a command's argument `word` means.
-
-    The word may be a result's number, a session's title, or a worker's name. Any other word is returned unchanged.
+    """Return the session that `word` means: a result's number, a title, or a worker's name. Other words stay.
 
     Raises:
-        Usage: the word is a number, but the last answer at this terminal has no such result.
+        Usage: the last answer at this terminal has no result of this number.
         NotFound: the session of that result is gone.
     """
     if Reference.parsed(word).is_number:
@@ -90,10 +82,7 @@ def _result(number: str) -> str:
 
 
 def _named(name: str) -> str:
-    """Return a reference to the session of this project with the title `name`.
-
-    If no session has this title, return the session of the worker `name`. If there is no such worker, return an empty
-    text.
+    """Return a reference to this project's session with the title `name`, or of the worker `name`; empty without one.
 
     Raises:
         Ambiguous: several sessions have the title.
@@ -113,7 +102,7 @@ def _named(name: str) -> str:
 
 
 def _terminal() -> str:
-    """Return the device path of the terminal at stdout, stderr or stdin; empty if none of the three is a terminal."""
+    """Return the device path of the terminal at stdout, stderr or stdin; empty if there is none."""
     for stream in (sys.stdout, sys.stderr, sys.stdin):
         with suppress(OSError, ValueError):  # no terminal, or closed
             return os.ttyname(stream.fileno())

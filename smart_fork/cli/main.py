@@ -1,7 +1,4 @@
-"""The entry of the command line: it finds the called command, runs it, and prints errors.
-
-Each command imports only the modules that it needs.
-"""
+"""The entry of the command line: it imports and runs the called command, and prints errors."""
 
 from __future__ import annotations
 
@@ -41,10 +38,9 @@ _HELP = """Find the past session that knows how, and fork it.
 
 
 def application(*names: str, every: bool = False) -> typer.Typer:
-    """Return a typer application with only the commands `names`.
+    """Return a typer application with the commands `names`.
 
-    Without `names`, return an application that can only list the commands for people. With `every`, it also lists the
-    commands that agents and services run.
+    Without `names`, the application only lists all commands; with `every`, also those that agents and services run.
     """
     app = CommandApp(
         name="smart-fork", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -71,10 +67,7 @@ def application(*names: str, every: bool = False) -> typer.Typer:
 
 @cache
 def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
-    """Return the click command of `application` for the same arguments.
-
-    The result is cached, because a group of commands such as `team` takes a while to build.
-    """
+    """Return the click command of `application` for the same arguments, cached because a group is slow to build."""
     return typer.main.get_command(application(*names, every=every))
 
 
@@ -108,10 +101,7 @@ def show_help(
 
 
 def _undefined() -> None:
-    """Raise `NotImplementedError`.
-
-    The list of all commands has this function in place of each command; it only prints help and runs none.
-    """
+    """Stand in for each command in the list of all commands, which only prints help and runs none."""
     raise NotImplementedError
 
 
@@ -132,9 +122,9 @@ def _options(
 
 
 def _look_around() -> None:
-    """Find out whether an agent runs this command, and which one.
+    """Find out which agent runs this command, if any.
 
-    If a person runs the command, save the names (not the values) of the agents' login variables in the environment.
+    If a person runs it, store the names (not the values) of the agents' login variables in the environment.
     """
     from smart_fork.agents import AGENTS
     from smart_fork.system.call_context import calling
@@ -172,10 +162,7 @@ def _write_nowhere() -> None:
 
 
 def _unwritten(error: Unprinted) -> int:
-    """Report on stderr that stdout could not be written to, and return the exit code.
-
-    The command itself has done its work by then.
-    """
+    """Report on stderr that stdout cannot be written, after the command has done its work. Return the exit code."""
     _write_nowhere()
     complain(error)
     return error.exit_code
@@ -191,10 +178,9 @@ def _is_nowhere() -> bool:
 
 
 def _meant(arguments: list[str]) -> Iterable[str]:
-    """Return the names of the commands to import for the command line `arguments`.
+    """Return the names of the commands to import for a command line: one, or none for the list of commands.
 
-    This is one name, or none if the line only asks for the list of commands. If a shell completes a line that cannot
-    be split into words, return the names of all commands.
+    All, if a shell completes a line that cannot be split into words.
     """
     asks = next((one for name, one in os.environ.items() if name.startswith("_") and name.endswith("_COMPLETE")), None)
     if asks is not None:

@@ -1,8 +1,7 @@
 """Answers to an MCP client's first requests, from a file and with almost nothing imported.
 
-The complete server takes a second to import. If an agent's server has not listed its tools by then, the agent's first
-request to its model lacks these tools. Most agents never call a tool. So the complete server starts only at the first
-request that the file cannot answer.
+The complete server takes a second to import. An agent's first request to its model lacks tools that are not listed by
+then. Most agents never call a tool, so the complete server starts only at a request that the file cannot answer.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ _SPEAK = {"method", "result", "error"}
 
 
 def serve(options: Sequence[str]) -> list[str] | None:
-    """Serve on stdin and stdout until the client sends a request that the catalogue (a file of ready answers) lacks.
+    """Serve on stdin and stdout until a request comes that the catalogue (a file of ready answers) cannot answer.
 
-    Return the arguments with which to start the complete MCP server, including the input that it must read before it
-    reads stdin. Return `None` immediately if `options`, from the command line, are unknown here. If the client closes
-    stdin, end this process.
+    Return the arguments with which to start the complete MCP server, with the input that it must read first; `None` for
+    unknown `options`. If the client closes stdin, end this process.
     """
     tools = wanted(options)
     if tools is None:
@@ -55,17 +53,13 @@ def serve(options: Sequence[str]) -> list[str] | None:
 def begun(hello: bytes, rest: bytes) -> str:
     """Encode the beginning of an MCP conversation as a command-line argument for the complete MCP server.
 
-    `hello` is the line with the client's ``initialize`` request, which was already answered. `rest` is the input after
-    it that was read but not answered.
+    `hello` is the answered ``initialize`` request, `rest` the input after it that was not answered.
     """
     return f"{b2a_base64(hello, newline=False).decode()}.{b2a_base64(rest, newline=False).decode()}"
 
 
 class _Input:
-    """An iterator over the lines of stdin. Input that was read but not yet returned as a line is in `rest`.
-
-    A buffered file would hide that input.
-    """
+    """An iterator over the lines of stdin. `rest` is input that is not yet a line; a buffered file would hide it."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -82,10 +76,7 @@ class _Input:
 
 
 def wanted(options: Sequence[str]) -> str | None:
-    """Return which MCP tools to list, `FEW` or `ALL`; `None` if `options` has more than a valid ``--tools``.
-
-    Without options, the environment variable `VARIABLE` decides.
-    """
+    """Return which MCP tools to list, `FEW` or `ALL`; `None` if `options` is more than a valid ``--tools``."""
     said = [word for option in options for word in option.split("=", 1)]
     if not said:
         return ALL if os.environ.get(VARIABLE, "").strip().lower() == ALL else FEW
@@ -97,8 +88,8 @@ def greet(
 ) -> tuple[bytes | None, bytes | None]:
     """Answer the client's requests in `lines` on `out`, until one has no ready answer in the `catalogue`.
 
-    `tools` selects the tools to list. Return the line with the client's ``initialize`` request (`None` without one),
-    and the first line without an answer. The latter is `None` if the client closed its input.
+    Return the line with the ``initialize`` request, and the first line without an answer; `None` if the client closed
+    its input.
     """
     known: dict[str, dict[str, Any]] = {
         "ping": {},
@@ -154,7 +145,7 @@ def _say(line: bytes, out: BinaryIO) -> None:
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
-    """Return the descriptions of MCP tools in the `catalogue`: a few tools if `tools` is `FEW`, else all."""
+    """Return the descriptions of the MCP tools in the `catalogue`: a few of them if `tools` is `FEW`, else all."""
     return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
 
 
@@ -164,10 +155,7 @@ def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _is_plain(method: str, params: dict[str, Any]) -> bool:
-    """Return True if a request of this `method` has only the usual `params`.
-
-    Otherwise the complete MCP server has to answer the request.
-    """
+    """Return True if a request has only the usual `params`, so that a ready answer fits."""
     if method != "initialize":
         return not params.keys() - {"_meta"}
     who = params.get("clientInfo")
@@ -181,10 +169,7 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if the catalogue (a file of ready answers) can answer a request that came before any handshake.
-
-    The request's `params` must name the client, and a protocol version that `discovered` lists.
-    """
+    """Return True if a request without a handshake names its client, and a protocol version in `discovered`."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False
@@ -203,7 +188,7 @@ def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC message in `line`; `None` if the line is no such message."""
+    """Return the JSON-RPC message in `line`; `None` if it is none."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

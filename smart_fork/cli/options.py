@@ -1,7 +1,4 @@
-"""Options and arguments of commands, made from the fields of request classes (see `smart_fork.agents.options`).
-
-A request is an object with the options of one command. The options that choose an agent are defined here, too.
-"""
+"""Options and arguments of commands, made from the fields of request classes (objects with a command's options)."""
 
 from __future__ import annotations
 
@@ -38,11 +35,7 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` in a form that typer can read.
-
-    If a parameter of the command is a request (an object with options as fields), it becomes one option for each
-    field. ``--json`` is added as the last option.
-    """
+    """Return `command` in a form that typer can read: a request parameter becomes an option for each field."""
     parameters, requests = inputs(command, _made)
     shown = [*map(_own, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)
@@ -63,17 +56,16 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
-    """Give the function `run` the parameters `shown`, which typer turns into options and arguments."""
+    """Give `run` the parameters `shown`, which typer turns into options and arguments."""
     shown = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in shown]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
 
 
 def _own(one: Parameter) -> Parameter:
-    """Return a command's parameter in the form that typer needs. The parameter is no field of a request.
+    """Return a command's own parameter as typer needs it: a text in its annotation is the help of an option.
 
-    If its annotation contains a text, the text becomes the help of an option with the parameter's name. A
-    `ProjectOption` becomes a path, so that shells complete it.
+    A `ProjectOption` becomes a path, so that shells complete it.
     """
     if one.annotation == ProjectOption:
         return one.replace(annotation=Annotated[Path | None, get_args(ProjectOption)[1]])
@@ -84,10 +76,9 @@ def _own(one: Parameter) -> Parameter:
 
 
 def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the command-line option for the field `one` of a request (an object with options as fields).
+    """Yield the command-line option for a request's field, and for `worktree` a second one with its name.
 
-    `said` describes the option, unless `other`, from the command's decorator, has another description for it. The
-    field `worktree` gets a second option, for the worktree's name.
+    `said` describes the option, unless `other`, from the command's decorator, has another description.
     """
     described = other.get(one.name)
     if not (said.help or described):
@@ -109,7 +100,7 @@ def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterat
 
 
 def _turned_off(said: FieldInput) -> bool:
-    """Return True if the only flag of a field is ``--no-…``: the field is true unless the flag is given."""
+    """Return True if a field's only flag is ``--no-…``: it is true unless the flag is given."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
@@ -128,11 +119,7 @@ def _option(name: str, said: FieldInput) -> Any:
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the values for the fields of a request (an object with options as fields).
-
-    `given` has the values of the command line, by option name. `named` has the request's fields, by option name.
-    Fields without a given value are left out.
-    """
+    """Return the values for a request's fields from those of the command line, both by option name."""
     values = {}
     for name, value in given.items():
         said = FieldInput.of(named[name])
@@ -144,7 +131,7 @@ def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[s
 
 
 def _plain(value: Any, said: FieldInput) -> Any:
-    """Convert the `value` of a command-line option to the type that `said` describes, such as a number or a tuple."""
+    """Convert an option's `value` to the type that `said` describes, such as a number or a tuple."""
     if isinstance(value, str) and int in said.types and value.isascii() and value.isdigit():
         return int(value)
     if isinstance(value, Path) and Path not in said.types:
@@ -159,10 +146,7 @@ _NAMES = ("--agent", "--adapter")
 
 
 def option(purpose: str, words: Names, check: Callable[[str], str], *names: str) -> Any:
-    """Return a typer option with the flags `names`, which accepts one of `words`.
-
-    The option's help and its completion list these words. `check` refuses other values.
-    """
+    """Return a typer option with the flags `names` that accepts one of `words`, which help and completion list."""
 
     def checked(value: str | None) -> str | None:
         return value if value is None else check(value)
@@ -175,7 +159,7 @@ def option(purpose: str, words: Names, check: Callable[[str], str], *names: str)
 
 
 def among(words: Names) -> Callable[[str], str]:
-    """Return a function that refuses a value which is not among `words`, and returns every other value."""
+    """Return a function that refuses a value which is not among `words`."""
 
     def check(value: str) -> str:
         if value not in words():

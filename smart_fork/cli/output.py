@@ -52,10 +52,7 @@ class Unprinted(SmartForkError):
 
 
 class Plain:
-    """A text for the terminal: a sequence of pieces, each with its own style. The function `plain` makes one.
-
-    rich (a library for styled output) is imported only to show the pieces on a terminal.
-    """
+    """A text for the terminal, made of pieces with a style each. rich is imported only on a terminal."""
 
     def __init__(self, *spans: tuple[str, str]) -> None:
         self._spans = spans
@@ -73,10 +70,7 @@ class Plain:
 
 
 class _Stream:
-    """Standard output or standard error.
-
-    rich (a library for styled output) is imported only if the stream is a terminal, or to print a table.
-    """
+    """Standard output or standard error. rich is imported only for a terminal, or to print a table."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._stderr = stderr
@@ -89,18 +83,11 @@ class _Stream:
 
     @property
     def is_terminal(self) -> bool:
-        """Return True if the stream is a terminal.
-
-        rich (a library for styled output) decides; it is imported only if the stream may be a terminal.
-        """
         return self._is_made and self.console.is_terminal
 
     @property
     def _is_made(self) -> bool:
-        """Return True if the stream has a rich console (for styled output), or needs one.
-
-        A stream needs one if it is a terminal, or if an environment variable such as FORCE_COLOR says so.
-        """
+        """Return True if the stream has a rich console or may need one: for a terminal, or with FORCE_COLOR."""
         return "console" in vars(self) or self._file.isatty() or bool(_SAID_TO_BE.intersection(os.environ))
 
     @property
@@ -119,11 +106,7 @@ class _Stream:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A context for writing to this stream. Errors of writing to stderr are ignored: no command fails for them.
-
-        Raises:
-            Unprinted: stdout cannot be written.
-        """
+        """Raise `Unprinted` if stdout cannot be written. Ignore errors of stderr: no command fails for them."""
         try:
             yield
         except OSError as error:
@@ -137,10 +120,7 @@ class _Stream:
         return self.console.width if self.is_terminal else 0
 
     def row(self, *given: Plain | str) -> None:
-        """Print the pieces `given` as one line of a table.
-
-        On a terminal the line is cut to the terminal's width; elsewhere the whole line is printed.
-        """
+        """Print `given` as one line of a table, cut to the terminal's width; elsewhere whole."""
         parts = [*map(_as_plain, given)]
         if not self._is_made:
             self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
@@ -153,11 +133,7 @@ class _Stream:
         self.print(line)
 
     def named(self, name: str, text: str, width: int) -> None:
-        """Print the label `name` with `text` to the right of it.
-
-        On a terminal the label has `width` columns, and the text is wrapped beside the label. Elsewhere label and text
-        are on one line.
-        """
+        """Print the label `name` in `width` columns, and `text` wrapped beside it; on one line without a terminal."""
         head, body = plain(name.ljust(width), "bold"), plain(text)
         if not self.is_terminal:
             self.print(head, body)
@@ -187,7 +163,7 @@ def wants_json() -> bool:
 
 
 def printed_as_json(answer: Any) -> bool:
-    """Print a command's answer as JSON if ``--json`` was given. Return True if ``--json`` was given."""
+    """Print `answer` as JSON if ``--json`` was given, and return whether it was."""
     if wants_json():
         print_json(answer.as_json() if hasattr(answer, "as_json") else answer)
     return wants_json()
@@ -201,11 +177,7 @@ def print_json(value: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Write `text` to stdout, without styles or wrapping.
-
-    Raises:
-        Unprinted: stdout cannot be written.
-    """
+    """Write `text` to stdout, without styles or wrapping."""
     try:
         sys.stdout.write(text)
     except OSError as error:
@@ -213,19 +185,12 @@ def write(text: str) -> None:
 
 
 def _unprinted(error: OSError) -> Exception:
-    """Return the error to raise after a write to stdout has failed with `error`.
-
-    This is an `Unprinted` error. But for a closed pipe it is `error` itself, a `BrokenPipeError`, which ends the
-    command quietly.
-    """
+    """Return the error for a failed write to stdout. A `BrokenPipeError` stays: it ends the command quietly."""
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
 def plain(text: str, style: str = "") -> Plain:
-    """Return `text` as a `Plain` text in `style`, without control characters.
-
-    Control characters are removed because other programs may have written the text.
-    """
+    """Return `text` in `style`, without control characters, because other programs may have written it."""
     return Plain((printable(text).encode("utf-8", "replace").decode("utf-8"), style))
 
 
@@ -239,10 +204,9 @@ def one_line(text: str) -> str:
 
 
 def cut_to(text: str, cells: int) -> str:
-    """Return `text` on one line of at most `cells` cells (columns of a terminal). A cut text ends with an ellipsis.
+    """Return `text` on one line of at most `cells` terminal columns, with an ellipsis if it was cut.
 
-    The text is cut between two words, unless less than half of the line would stay. A character that is two cells wide
-    is never halved.
+    It is cut between words, unless less than half of the line would stay. A wide character is never halved.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -253,11 +217,7 @@ def cut_to(text: str, cells: int) -> str:
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
-    """Return `text` as lines that fit the terminal, which is narrower by `margin` columns.
-
-    If `most` is given, return at most so many lines; the last one is cut. If the stream is no terminal, return one
-    line.
-    """
+    """Return `text` as lines `margin` columns narrower than the terminal, at most `most`; elsewhere as one line."""
     if not stream.width:
         return [text]
     from rich.text import Text
@@ -274,22 +234,19 @@ def at_home(path: str) -> str:
 
 
 def say(message: str) -> None:
-    """Print `message` to the person, on stderr. On a terminal, the message is wrapped between words."""
+    """Print `message` on stderr for the person, wrapped between words on a terminal."""
     for line in wrapped(message, 0, stream=err):
         err.print(line)
 
 
 def say_notes(warnings: Iterable[str]) -> None:
-    """Print each of the `warnings` on its own line on stderr, after the word ``note``."""
+    """Print each warning on its own line on stderr, after the word ``note``."""
     for warning in warnings:
         say(f"note: {warning}")
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:
-    """Print which files were passed over because they hold no session, each with the reason.
-
-    Only the first files are named; the others are counted.
-    """
+    """Print the first files that were passed over because they hold no session, and count the rest."""
     for one in logs[:_MAX_PASSED_OVER]:
         say(f"Passed over: {one.path}: {one.reason}")
     if len(logs) > _MAX_PASSED_OVER:
@@ -297,7 +254,7 @@ def say_passed_over(logs: Sequence[FailedLog]) -> None:
 
 
 def as_values(error: SmartForkError) -> dict[str, str]:
-    """Return an error as JSON values: its message, and the next step if there is one."""
+    """Return an error's message and next step as JSON values."""
     return {"error": error.message, **({"hint": error.hint} if error.hint else {})}
 
 
@@ -314,7 +271,7 @@ def complain(error: SmartForkError, *, as_json: bool = False) -> None:
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Send smart-fork's log records to stderr: only errors, or with `verbose` also a record of each step."""
+    """Send smart-fork's log records to stderr: errors, or with `verbose` a record of each step."""
     level = logging.INFO if verbose else logging.ERROR
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -331,9 +288,9 @@ BAR_WIDTH = 16
 
 
 class ProgressBar:
-    """Progress bars on a terminal: one bar for each stage of the work, with the done share and the remaining time.
+    """Progress on a terminal: a bar for each stage of the work, with the done share and the remaining time.
 
-    If the work of a stage cannot be counted, its bar moves to and fro, and shows the elapsed time.
+    If a stage's work cannot be counted, its bar moves to and fro and shows the elapsed time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -368,14 +325,14 @@ class ProgressBar:
         self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
 
     def close(self) -> None:
-        """Remove the bars from the terminal. If more progress is reported, they appear again."""
+        """Remove the bars from the terminal. Further progress shows them again."""
         if self._tasks:
             self._bars.stop()
             self._tasks.clear()
 
 
 class ProgressLines:
-    """Progress as lines on stderr, for stages that take long: a line every few seconds, and one when the stage ends."""
+    """Progress as lines on stderr: one every few seconds of a long stage, and one when it ends."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -411,7 +368,7 @@ class ProgressLines:
                 self._say_at, self._told = now + SAY_SECONDS, True
 
     def close(self) -> None:
-        """Print that the last stage has ended, if a line about that stage was printed before."""
+        """Print that the last stage has ended, if it was mentioned before."""
         self._over.set()
         with self._lock:
             self._end(self._clock())
@@ -428,9 +385,9 @@ class ProgressLines:
 
 @contextmanager
 def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines | None]:
-    """Yield an object that shows progress inside the context: bars on a terminal, lines elsewhere.
+    """Yield an object that shows progress: bars on a terminal, lines elsewhere.
 
-    Yield `None`, and show nothing, with `quiet` or if the command answers in JSON.
+    Yield `None` with `quiet`, or if the command answers in JSON.
     """
     if quiet or wants_json():
         yield None
@@ -445,10 +402,7 @@ def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines
 
 @contextmanager
 def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show, while the context lasts, that the work `stage` is running, for example "checking each part".
-
-    The work cannot be counted, so the elapsed time is shown.
-    """
+    """Show inside the context that the work `stage` is running, such as "checking each part", and for how long."""
     with progress_bar(quiet=quiet) as progress:
         if progress is not None:
             progress(stage, 0, 1)
@@ -456,16 +410,13 @@ def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
-    """Show, while the context lasts, that an agent is starting at `place`.
-
-    Show nothing with `quiet`, or if the agent takes over this terminal.
-    """
+    """Show inside the context that an agent is starting at `place`, unless it takes over this terminal."""
     return working("starting the agent", quiet=quiet or place == "here")
 
 
 @contextmanager
 def library_shown(path: str | None = None, **how: Any) -> Iterator[Library]:
-    """Open the library (all searchable sessions, see `Library.open`), and show progress while sessions are indexed."""
+    """Open the library (all searchable sessions, see `Library.open`), and show the progress of indexing."""
     from smart_fork.finding.session_library import library
 
     with progress_bar() as progress, library(path, progress, **how) as known:

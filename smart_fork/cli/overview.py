@@ -1,8 +1,4 @@
-"""The commands ``status`` and ``agents``.
-
-``status`` shows on one screen the state of the index, the service, recall and running workers. ``agents`` shows the
-installed agents and what each one supports.
-"""
+"""The commands ``status`` (index, service, recall and workers on one screen) and ``agents``."""
 
 from __future__ import annotations
 
@@ -41,10 +37,7 @@ from smart_fork.workers.roster import list_workers
 
 @value
 class Trouble(Value):
-    """The answer of ``status`` for a part, such as the index, that cannot be read.
-
-    `error` is the reason, `hint` the next step for the person.
-    """
+    """The answer of ``status`` for a part, such as the index, that cannot be read: the reason and the next step."""
 
     error: str
     hint: str
@@ -60,25 +53,21 @@ _OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "wai
 
 @record
 class IndexOverview(IndexStatus):
-    """The state of the index in the answer of ``status``.
-
-    `set_aside` lists damaged index files, which smart-fork has renamed and keeps.
-    """
+    """The state of the index in ``status``. `set_aside` lists damaged index files that smart-fork has renamed."""
 
     set_aside: tuple[str, ...] = rare(())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the keys of the index's state that ``status --json`` prints, with their values."""
+        """Return only those keys of the index's state that ``status --json`` prints."""
         told = super().as_json()
         return {name: told[name] for name in _OF_INDEX if name in told}
 
 
 @record
 class ServiceOverview(Value):
-    """The service (the long-running process that keeps the index fresh) in the answer of ``status``.
+    """The service (the process that keeps the index fresh) in ``status``.
 
-    If the service answers, `status` is its own report; if it runs without answering, `error` says so. If no service
-    runs, `hint` names the command that starts one.
+    `status` is its own report; `error` says that it runs without answering; `hint` names the command that starts it.
     """
 
     running: bool
@@ -91,7 +80,7 @@ class ServiceOverview(Value):
     memory_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return this answer as JSON values. The keys of the service's own report are put on the top level."""
+        """Return this answer as JSON, with the keys of the service's own report on the top level."""
         told = super().as_json()
         said, memory = told.pop("status", None), told.pop("memory_bytes")
         return told if said is None else {**told, **said, "memory_bytes": memory}
@@ -99,12 +88,11 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """The state of recall in the answer of ``status``: the agents with recall `on`, and counts.
+    """Recall in ``status``: the agents with recall `on`, and counts of hints (lines that name past sessions).
 
-    Recall prints hints (lines that name past sessions) at first prompts, before edits and after errors. `sessions`
-    counts the new sessions for which recall looked up a hint. `told` counts hints that came in time, `late` hints that
-    came too late. `followed` counts hints after which the agent asked for the named session. Fields with the prefix
-    ``edits_`` or ``errors_`` count the same at edits and errors; the others count at first prompts.
+    `sessions` counts new sessions for which a hint was looked up, `told` hints in time, `late` hints that came too
+    late. `followed` counts hints after which the agent asked for the named session. The prefix ``edits_`` or
+    ``errors_`` counts hints at edits or errors, no prefix those at first prompts.
     """
 
     on: tuple[str, ...]
@@ -121,20 +109,17 @@ class RecallOverview(Value):
 
 
 class WorkerOverview(WorkerState):
-    """A running worker (an agent that smart-fork started) in the answer of ``status``."""
+    """A running worker (an agent that smart-fork started) in ``status``."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the keys of the worker's state that ``status --json`` prints, with their values."""
+        """Return only those keys of the worker's state that ``status --json`` prints."""
         told = super().as_json()
         return {name: told[name] for name in _OF_WORKER}
 
 
 @value
 class Overview(Value):
-    """The answer of ``status``: the state of index, service, recall and workers.
-
-    If the workers cannot be listed, `workers_problem` says why.
-    """
+    """The answer of ``status``. If the workers cannot be listed, `workers_problem` says why."""
 
     home: str
     index: IndexOverview | Trouble
@@ -145,10 +130,7 @@ class Overview(Value):
 
 
 def overview() -> Overview:
-    """Return the answer of ``status``: the state of index, service, recall and workers.
-
-    This reads no session log and starts no process.
-    """
+    """Return the answer of ``status``, without reading a session log or starting a process."""
     seen = Overview(str(state_home()), _index(), _service(), _recall())
     try:
         return replace(seen, workers=_workers())
@@ -269,11 +251,9 @@ def _workers_rows(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
 class AgentAtAGlance(Value):
     """An agent in the answer of ``agents``.
 
-    `version` is the installed version, or empty if the program prints none; `seen` is the version with which
-    smart-fork was tested. `sessions` counts the agent's session logs. `can` names what smart-fork can do with the
-    agent, `why_not` says why it cannot do the rest. `problem` says why sessions of the agent cannot be forked,
-    `unread` why they cannot be read. `records` counts the records in the agent's indexed logs, `unknown_records` those
-    with a type that smart-fork does not know.
+    `version` is the installed version, empty if unknown; `seen` is the version that smart-fork was tested with. `can`
+    names what smart-fork can do with the agent, and `why_not` says why it cannot do the rest. `problem` says why its
+    sessions cannot be forked, `unread` why they cannot be read.
     """
 
     name: AgentName
@@ -293,10 +273,7 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """A word that compares the installed version with the tested one, such as "newer".
-
-        It is empty if both have the same minor version.
-        """
+        """Compare the installed version with the tested one: "newer", "older", or empty for the same minor version."""
         return AGENTS[self.name].compared(self.version)
 
 
@@ -308,7 +285,7 @@ class AgentsAtAGlance(Value):
 
 
 def all_agents(env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
-    """Return all agents with their versions. Their programs are run in parallel to print the versions."""
+    """Return all agents with their versions, which their programs print in parallel."""
     known = Processes()
     agents, logs = list(AGENTS), dict[AgentName, Understood]()
     with known_index() as store:

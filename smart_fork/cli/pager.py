@@ -1,4 +1,4 @@
-"""Prints a session's conversation on a terminal: as rendered Markdown, wrapped at words, in the person's pager."""
+"""Prints a conversation on a terminal: as rendered Markdown, wrapped at words, in the person's pager."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _HIDING = ("reference", "image", "html_block", "html_inline")
 
 
 class _Rendered(Markdown):
-    """Markdown from a session's log, in a form that is safe to print on a terminal.
-
-    It hides no text, makes no links, and contains no control characters.
-    """
+    """Markdown from a log in a form that is safe on a terminal: no hidden text, links or control characters."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
@@ -41,10 +38,7 @@ class _Rendered(Markdown):
 
 
 def _shown(token: Token) -> Token:
-    """Return the Markdown `token` without control characters, also without those from HTML entities such as ``&#27;``.
-
-    A line break in the token's text stays.
-    """
+    """Return the Markdown `token` without control characters, also those from HTML entities such as ``&#27;``."""
     token.content = printable(token.content)
     token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}
     token.type = "hardbreak" if token.type == "softbreak" else token.type
@@ -54,11 +48,7 @@ def _shown(token: Token) -> Token:
 
 
 def show(parts: Iterable[tuple[str, str]], *, pages: bool) -> None:
-    """Print the parts of a conversation, pairs of text and role, on this terminal; with `pages` in the person's pager.
-
-    Raises:
-        Unprinted: the terminal cannot be written.
-    """
+    """Print a conversation, pairs of text and role, on this terminal; with `pages` in the person's pager."""
     texts, argv = _rendered(parts), _pager() if pages else []
     if not argv:
         for text in texts:
@@ -83,10 +73,7 @@ def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _pager() -> list[str]:
-    """Return the command of the person's pager as an argument list.
-
-    Return an empty list if no pager is installed, or if an agent runs this command.
-    """
+    """Return the command of the person's pager; empty if none is installed, or an agent runs this command."""
     if calling.get() is not None or os.environ.get("TERM") == "dumb":
         return []
     words = os.environ.get("PAGER", "less").split()

@@ -27,10 +27,7 @@ _OFF = ("0", "false", "no", "off", "never")
 
 
 def main() -> None:
-    """Run the command of `sys.argv`.
-
-    Frequent requests of agents and shells are answered before large modules are imported.
-    """
+    """Run the command of `sys.argv`, without importing large modules for frequent requests of agents and shells."""
     _open_what_is_closed()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     if command == "mcp":
@@ -54,18 +51,18 @@ def main() -> None:
 def may_hand_over() -> bool:
     """Return True if this process may hand commands over to a preloader (a process with all modules imported).
 
-    That is allowed only on Linux, because macOS forbids to fork a process that has used its frameworks. It is not
-    allowed if Python was started with options of its own, such as ``-W error``, or if the preloader is switched off.
+    That needs Linux, because macOS forbids to fork a process that has used its frameworks. Python must have been
+    started without options such as ``-W error``.
     """
     options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
     return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
 
 
 def run(end: Callable[[int], NoReturn]) -> None:
-    """Run the command of `sys.argv` in this process, then call `end` with the command's exit status.
+    """Run the command of `sys.argv` in this process, then call `end` with its exit status.
 
-    The garbage collector is set to run rarely, because nearly all objects of a command are modules and records that
-    stay. With Python's default, it took a twentieth of a command's time.
+    The garbage collector is set to run rarely: nearly all objects are modules and records that stay. With Python's
+    default it took a twentieth of a command's time.
     """
     import gc
 
@@ -88,7 +85,7 @@ def _end_and_preload(status: int) -> NoReturn:
 
 
 def _preload_meanwhile() -> None:
-    """Start a preloader (which runs later commands faster) in a thread, because this process goes on as a server."""
+    """Start a preloader (which runs later commands faster) in a thread, while this process serves MCP."""
     import threading
 
     from smart_fork.cli.preload.client import start_preloader
@@ -107,9 +104,9 @@ def _open_what_is_closed() -> None:
 
 
 def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
-    """Flush the output, and call `end` with the exit status. Python does not clean up the imported modules.
+    """Flush the output and call `end`, without Python's cleanup of modules.
 
-    The cleanup would take an eighth of a search's time. It could also abort the process if a thread still uses the
+    The cleanup would take an eighth of a search's time, and could abort the process if a thread still uses the
     embedding model.
     """
     import atexit
@@ -125,10 +122,7 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _at_once(asked: list[str]) -> None:
-    """If the command line `asked` is a frequent and simple request, answer it and end this process.
-
-    Such requests are ``statusline``, ``welcome`` and shell completions. Return for all other command lines.
-    """
+    """Answer ``statusline``, ``welcome`` and shell completions, and end this process. Return for other commands."""
     from smart_fork.cli import quick_answers
 
     if asked == ["statusline"]:

@@ -1,8 +1,8 @@
 """Frequent answers to shells and agents, given before the complete command line is imported.
 
-These are shell completion, the status line (several times a minute), and the welcome line. The shell scripts that
-typer installs call completion. Options are completed by typer itself, which takes five times as long. Zsh evaluates
-the words that it gets, and a session's title may be hostile. So only words without special characters are printed.
+These are shell completion, the status line (several times a minute), and the welcome line. Options are completed by
+typer, which takes five times as long. Zsh evaluates the words that it gets, and a title may be hostile, so only words
+without special characters are printed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _OFFERED, _TITLE = 40, 60
 
 
 class Completion(NamedTuple):
-    """A word that completes the command line, with its `meaning`, a short description."""
+    """A word that completes the command line, and its `meaning`, a short description."""
 
     value: str
     meaning: str
 
 
 def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the completions that a shell asks for with the variables `env`: the text to print, and an exit code.
+    """Return the completions that a shell asks for with the variables `env`, and an exit code.
 
     Only commands, sessions, workers and tags are completed. Return `None` for other words, and if no shell asks.
     """
@@ -59,10 +59,7 @@ def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def words_before(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
-    """Return the words before the word to complete, and the typed part of that word.
-
-    Return `None` if the line has an unclosed quote.
-    """
+    """Return the words before the one to complete, and its typed part; `None` if a quote is open."""
     try:
         if shell == "bash":
             words, at = shlex.split(env["COMP_WORDS"]), int(env["COMP_CWORD"])
@@ -137,9 +134,9 @@ _CANDIDATES = {"tag": _tags, "command": _commands, "session": _sessions, "worker
 
 
 def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
-    """Return the completions `found` as text in the form that `shell` reads, and an exit code.
+    """Return the completions `found` in the form that `shell` reads, and an exit code.
 
-    With `meant`, each word in bash is followed by its description, if there are several words.
+    With `meant`, bash gets each word's description, if there are several words.
     """
     several = list({one.value: one for one in found}.values())
     if shell == "zsh":
@@ -170,15 +167,12 @@ def print_segment() -> NoReturn:
 
 
 def print_welcome() -> NoReturn:
-    """Print the line with which smart-fork welcomes a new session; it may be empty. End this process."""
+    """Print the line that welcomes a new session, which may be empty, and end this process."""
     _print_and_exit(welcome_line)
 
 
 def _print_and_exit(answer: Callable[[], str]) -> NoReturn:
-    """Print the result of `answer` and end this process with 0, even after an error.
-
-    An agent that starts this process must not fail because of it.
-    """
+    """Print the result of `answer` and exit with 0, even after an error, so that no agent fails because of it."""
     try:
         sys.stdout.buffer.write(answer().encode())
         sys.stdout.buffer.flush()
@@ -190,8 +184,7 @@ def _print_and_exit(answer: Callable[[], str]) -> NoReturn:
 def status_segment(status: Any) -> str:
     """Return smart-fork's part of Claude Code's status line, such as ``fork of … · 2 workers, 1 asks``.
 
-    `status` is the JSON with which Claude Code describes its session. The text is empty if the session is no fork and
-    has no workers.
+    `status` is the JSON with which Claude Code describes its session. The text is empty without a parent or workers.
     """
     session_id = _text(status, "session_id")
     directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")
@@ -202,10 +195,9 @@ def status_segment(status: Any) -> str:
 
 
 def _working(running: list[KnownWorker], session_id: str, directory: str) -> str:
-    """Return the number of relevant workers as a text, such as ``2 workers, 1 asks``; empty if none is relevant.
+    """Return the number of workers as a text, such as ``2 workers, 1 asks``; empty without workers.
 
-    Of the `running` workers, those are relevant that the session `session_id` started, or that work in the project of
-    `directory`.
+    Of the `running` workers, those count that the session started, or that work in the project of `directory`.
     """
     here = project_of(directory).key if directory else ""
     mine = [
@@ -228,10 +220,7 @@ def _text(value: Any, *names: str) -> str:
 
 
 class KnownWorker(NamedTuple):
-    """A row of the registry (the table of workers) about a running worker.
-
-    `status` is the last state that the worker's hooks reported.
-    """
+    """A running worker in the registry (the table of workers). `status` is what its hooks last reported."""
 
     worker_id: str
     name: str
@@ -244,9 +233,9 @@ class KnownWorker(NamedTuple):
 
 
 def running_workers() -> list[KnownWorker]:
-    """Return the running workers from the registry (the table of workers), newest first.
+    """Return the running workers, newest first, without importing the modules that write the registry.
 
-    Workers with a process that has ended are left out. The modules that write the registry are not imported.
+    Workers with a process that has ended are left out.
     """
     query = (
         "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"
@@ -257,10 +246,7 @@ def running_workers() -> list[KnownWorker]:
 
 
 def source_of(session_id: str) -> str:
-    """Return the id of the session from which a worker's session was forked, even if the worker has ended.
-
-    Return an empty text if the session `session_id` is no worker's fork.
-    """
+    """Return the id of the session from which a worker's session was forked; empty if it is no worker's fork."""
     query = "SELECT source_session_id FROM workers WHERE session_id = ? AND kind IN ('fork', 'branch')"
     found = rows(registry_file(), query, (session_id,))
     return str(found[0][0]) if found else ""
@@ -277,10 +263,10 @@ def _lives(pid: int) -> bool:
 
 
 def welcome_line() -> str:
-    """Return the line that tells a new session how many past sessions of its directory's project can be searched.
+    """Return the line that tells a new session how many past sessions of its project can be searched.
 
-    The line is empty in a worker's session, or without past sessions. It contains no titles, because text from logs
-    must not reach the model unasked.
+    It is empty in a worker's session, or without past sessions. It has no titles: text from logs must not reach the
+    model unasked.
     """
     if os.environ.get("SMART_FORK_WORKER_ID"):
         return ""
@@ -326,10 +312,7 @@ PATIENCE_MILLISECONDS = 50
 
 
 class Glimpsed(NamedTuple):
-    """A session as the index lists it. `until` is the ISO time of the session's last activity.
-
-    `title` comes from a log, and may be hostile to a shell or a terminal.
-    """
+    """A session as the index lists it. `until` is the ISO time of its last activity; its title may be hostile."""
 
     agent: str
     session_id: str
@@ -338,10 +321,9 @@ class Glimpsed(NamedTuple):
 
 
 def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
-    """Return at most `limit` sessions that people (not programs) started, newest first.
+    """Return at most `limit` sessions that people started, newest first, from the index at `path`.
 
-    `path` is the index. `project` is a project's key, or `None` for all projects. The sessions' ids begin with
-    `beginning`. Return no sessions if the index cannot be read immediately.
+    `project` is a project's key, or `None` for all. The ids begin with `beginning`.
     """
     begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
     values = (project, project, beginning, beginning + "\U0010ffff", limit)
@@ -351,25 +333,19 @@ def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> 
 
 
 def titled(path: Path, project: str, title: str) -> list[Glimpsed]:
-    """Return at most two sessions with this `title`, in any case, that people started in this project.
-
-    `path` is the index, `project` the project's key. Two sessions show that the title is ambiguous.
-    """
+    """Return at most two sessions of a project with this title, in any case. Two mean that it is ambiguous."""
     query = f"SELECT sessions.agent, session_id, title, until {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
     return [Glimpsed(*row) for row in rows(path, query, (project, project, title))]
 
 
 def title_of(path: Path, session_id: str) -> str:
-    """Return the session's title from the index at `path`; empty if the index does not have the session."""
+    """Return the session's title from the index at `path`; empty if the index does not have it."""
     found = rows(path, "SELECT title FROM sessions WHERE session_id = ? LIMIT 1", (session_id,))
     return str(found[0][0]) if found else ""
 
 
 def session_count(path: Path, project: str) -> int:
-    """Return the number of the project's sessions that people started; 0 if the index cannot be read immediately.
-
-    `path` is the index, `project` the project's key.
-    """
+    """Return the number of the project's sessions that people started, from the index at `path`."""
     return next((int(number) for (number,) in rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
 
 
@@ -380,10 +356,7 @@ _OF = (
 
 
 def rows(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-    """Run a query on the database at `path`, and return the resulting rows.
-
-    Return no rows if the database is missing or cannot be read immediately.
-    """
+    """Run a query on the database at `path`. Return no rows if it is missing or cannot be read immediately."""
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     except apsw.Error:

@@ -1,7 +1,7 @@
-"""Lists of sessions for people: search results with the next command to type, and a list to choose a session from.
+"""Lists of sessions for people: search results with the next command, and a list to choose a session from.
 
-Titles may be hostile. fzf (a program to choose from a list) gets them only through a pipe. Of the line that fzf
-returns, only the agent and the session id reach a command, and both are checked.
+Titles may be hostile. fzf (a program to choose from a list) gets them only through a pipe. Of the line that it returns,
+only the agent and the session id reach a command, and both are checked.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LEFT = (3, 5)
 
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:
-    """Print an answer of ``find`` for a person: the results, notices, and the next commands to type.
+    """Print an answer of ``find``: results, notices, and the next commands.
 
     `min_score` is the lowest score that the person asked for; a notice names it if nothing was found.
     """
@@ -81,10 +81,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_known(answer: Found) -> bool:
-    """Return True if a low score in this `answer` means a bad match.
-
-    For that, no logs or vectors may be missing, and the prompt must be in the language of the sessions.
-    """
+    """Return True if a low score means a bad match: no logs or vectors are missing, and the language fits."""
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
@@ -113,15 +110,15 @@ def _next(answer: Found) -> Iterator[str]:
 
 
 def _noted(command: str, note: str) -> str:
-    """Return the shell `command` with the `note` as a comment, or without it if the line would not fit the terminal."""
+    """Return the shell `command` with `note` as a comment, if the line fits the terminal."""
     noted = f"{command}  # {note}"
     return noted if not out.width or len(noted) <= out.width else command.rstrip()
 
 
 def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
-    """Print search results for a person: a line for each, quotations of the first ones, and why some cannot be forked.
+    """Print search results: a line each, quotations of the first ones, and why some cannot be forked.
 
-    With `known` (low scores mean bad matches), print scores, and only count very unlikely results after the first one.
+    With `known` (low scores mean bad matches), print scores, and only count very unlikely results.
     """
     if not hits:
         return
@@ -146,9 +143,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
-    """Return the columns of a result's line: rank, score, headline, then facts. Narrow terminals omit the last
-    facts.
-    """
+    """Return the columns of a result's line: rank, score, headline, facts. Narrow terminals omit the last facts."""
     from smart_fork.finding.fork_worth import age_of
 
     return (
@@ -163,7 +158,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
-    """Yield each result's line, made from its columns in `table`. On a terminal the line is cut to the width."""
+    """Yield each result's line, made from its columns in `table` and cut to the terminal's width."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
     led = [one for one in (0, 1) if widths[one]]
@@ -195,7 +190,7 @@ def _beside(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """Yield the lines below a result: its notes, the code lines that it wrote, and with `quoting` a quotation."""
+    """Yield the lines below a result: its notes, the code lines that it wrote, and a quotation."""
     from smart_fork.finding.results import place_mark
 
     marks = [
@@ -269,7 +264,7 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
-    """Yield a sentence for each reason why this answer may lack better sessions. Some sentences are empty."""
+    """Yield sentences that say why an answer may lack better sessions. Some are empty."""
     state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
         all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
@@ -330,7 +325,7 @@ class PickerRow(NamedTuple):
 
 
 def pick() -> int | list[str]:
-    """Let the person choose a session and an action. Return the command to run next, or an exit code without one."""
+    """Let the person choose a session and an action. Return the command to run next, or an exit code."""
     everywhere = not (rows := rows_for(""))
     if everywhere and (rows := rows_for("", everywhere=True)):
         say("No sessions of this project; these are of all projects.")
@@ -353,11 +348,7 @@ def choices(*, everywhere: EverywhereOption = False) -> None:
 
 
 def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
-    """Return the rows of sessions that match `words`, best first; without words, of the newest sessions.
-
-    Raises:
-        SmartForkError: the sessions cannot be searched.
-    """
+    """Return the rows of sessions that match `words`, best first; without words, of the newest sessions."""
     if not words.strip():
         from smart_fork.finding.recent import list_recent
 
@@ -401,7 +392,7 @@ def _age(moment: str) -> str:
 
 
 def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
-    """Yield a line for each row of the list to choose from: the facts of its session in columns, then the headline."""
+    """Yield a line for each row of the list to choose from: its facts in columns, then the headline."""
     columns = [column for column in zip(*(row.facts for row in rows), strict=False) if any(column)]
     for number, row in enumerate(rows):
         facts = (f"{one[number]:{'<' if one[number][:1].isalpha() else '>'}{max(map(len, one))}}" for one in columns)
@@ -409,16 +400,13 @@ def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
 
 
 def _fzf_lines(rows: Sequence[PickerRow]) -> str:
-    """Return the rows as lines for fzf. The session and an option of `show` come first; fzf hides both."""
+    """Return the rows as lines for fzf. It hides the first two columns: the session, and an option of `show`."""
     parts = [(row, f"--context={CONTEXT}" if row.at is None else f"--at={row.at}") for row in rows]
     return "".join(f"{row.session}\t{at}\t{line}\n" for (row, at), line in zip(parts, shown(rows), strict=True))
 
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
-    """Let the person choose an action and a session in fzf, at the path `program`. Typing searches again.
-
-    Return `None` if the person chooses nothing.
-    """
+    """Let the person choose an action and a session in fzf, at the path `program`; typing searches again."""
     from smart_fork.cli.preload.client import start_preloader
     from smart_fork.system.processes import Processes
 
@@ -440,10 +428,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = Fals
 def with_numbers(
     rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
 ) -> tuple[Action, Reference] | None:
-    """Let the person choose an action and a session from a numbered list. Words start a new `search`.
-
-    `ask` prompts the person for a line. Return `None` if the person chooses nothing.
-    """
+    """Let the person choose an action and a session from a numbered list. Words start a new `search`."""
     seen = rows
     while True:
         seen = seen[: max(5, shutil.get_terminal_size().lines - _AROUND)]
@@ -481,9 +466,9 @@ def _do(action: Action, session: Reference) -> int | list[str]:
 
 
 def _copy(session_id: str) -> int:
-    """Copy the command that forks the session to the clipboard. Return the exit code.
+    """Copy the command that forks the session to the clipboard, on macOS with a program. Return the exit code.
 
-    On macOS a program copies it; elsewhere a terminal escape sequence does, which also works over ssh.
+    Elsewhere a terminal escape sequence copies it, which also works over ssh.
     """
     command = f"smart-fork fork {session_id}"
     if program := shutil.which("pbcopy"):

@@ -100,7 +100,7 @@ def open_page(
 
 
 def _running_service() -> Service:
-    """Return the running service of this smart-fork home. If no service runs, start one.
+    """Return the running service of this smart-fork home, or start one.
 
     Raises:
         ProgramFailed: the service does not start.
@@ -122,7 +122,7 @@ def _running_service() -> Service:
 
 
 def _current_project() -> str:
-    """Return the main directory of the git repository at the working directory; empty outside a repository."""
+    """Return the main directory of the git repository at the working directory; empty outside one."""
     from indexer.project import project_of
 
     try:

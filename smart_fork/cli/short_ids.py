@@ -10,7 +10,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,127}")
 
 
 def harmless(text: str, limit: int) -> str:
-    """Return `text` on one line, without characters that a shell could interpret, and cut to `limit` characters."""
+    """Return `text` on one line of at most `limit` characters, without those that a shell could interpret."""
     plain = "".join(one if one.isalnum() or one in _PLAIN else " " for one in text[: 4 * limit])
     words = " ".join(plain.split())
     return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"
@@ -22,8 +22,5 @@ def is_id(text: str) -> bool:
 
 
 def short(session_id: str) -> str:
-    """Return the first characters of a session's id, enough to tell sessions apart.
-
-    These are 8 characters, or 13 if the id begins with a time.
-    """
+    """Return the beginning of a session's id: 8 characters, or 13 if it begins with a time."""
     return session_id[: 13 if session_id[14:15] == "7" or "_" in session_id else 8]

@@ -133,7 +133,7 @@ def spawn(
 
 
 def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
-    """Start a worker that resumes the session of `log`, a log that was just written. Print the worker.
+    """Start a worker that resumes the session of `log`, a log that was just written, and print it.
 
     `told` has further keys for the JSON answer.
     """
@@ -146,9 +146,9 @@ def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
 
 
 def _read(source: str) -> list[Any]:
-    """Return the descriptions of workers in the JSON file `source`, or on stdin if `source` is ``-``.
+    """Return the descriptions of workers in the JSON file `source`, or on stdin if it is ``-``.
 
-    The JSON is a list, or an object with a list under the key ``workers``.
+    The JSON is a list, or an object with a list under ``workers``.
     """
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
@@ -193,9 +193,9 @@ def _start(spec: WorkerSpec) -> None:
 
 
 def _attach(there: AlreadyRuns, prompt: str | None) -> None:
-    """Send `prompt` to the worker `there`, which already runs in the session, and show that worker in this terminal.
+    """Send `prompt` to the worker `there`, which already runs in the session, and show it in this terminal.
 
-    If stdin and stdout are no terminal, print the command that shows the worker.
+    Without a terminal, print the command that shows the worker.
     """
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
@@ -214,7 +214,7 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
 
 
 def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
-    """Send `prompt` to the worker `there`, which already runs in the session. Return how it was sent.
+    """Send `prompt` to the worker that already runs in the session.
 
     Raises:
         ForkRefused: the prompt cannot be sent now, and was not sent.

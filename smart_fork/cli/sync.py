@@ -116,10 +116,7 @@ def withdraw(
 
 
 def _print(done: Synced) -> None:
-    """Print the result of ``sync``: what was sent, received and withdrawn.
-
-    Exit with 1 if a session could not be sent or received.
-    """
+    """Print what was sent, received and withdrawn. Exit with 1 if a session could not be moved."""
     if not printed_as_json(done):
         for line in _lines(done):
             out.print(line)

@@ -166,7 +166,7 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
 
 
 def in_a_word(one: WorkerState) -> str:
-    """Return what a worker does in a word: "working", "idle", "asks" (it waits for an answer), or how it ended."""
+    """Return a worker's state in a word: "working", "idle", "asks" (it waits for an answer), or how it ended."""
     doing = (one.status if one.state == "running" else one.state) or "starting"
     return "asks" if doing == "waiting" else doing
 

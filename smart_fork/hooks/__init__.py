@@ -1,5 +1,4 @@
-"""Hooks: programs that an agent runs at its events. This package handles the events, and gives the model hints (one
-line about a fitting past session).
+"""Hooks: programs that an agent runs at its events. They may give the model a hint: a line about a past session.
 
 This file imports nothing, because every hook of every session begins here and must cost next to nothing.
 """

@@ -1,9 +1,8 @@
 """The command that agents run as a hook: ``python -P -m smart_fork.hooks AGENT``, with the event as JSON on stdin.
 
 It always exits with 0 and does not keep the agent waiting, because an agent stops or complains if a hook fails. Events
-are written directly to the registry of workers, so no service needs to run. If a person has switched hints on, it may
-print a hint (one line about a fitting past session) at a first prompt, an edit, a failed command or a compaction. It
-prints nothing else.
+are written directly to the registry of workers, so no service needs to run. It prints nothing but hints (lines about
+fitting past sessions), if these are on: at first prompts, edits, failures and compactions.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents
 
 
 def main(agent: str) -> None:
-    """Read the hook's event from stdin, print a hint (one line about a fitting past session) if there is one, store
-    the worker's state if the event is a worker's, and exit the process.
-    """
+    """Read the hook's event from stdin, print a hint or store a worker's state, and exit the process."""
     body = b""
     with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -54,9 +51,7 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 
 
 def _tell(agent: str, body: bytes) -> None:
-    """Print a hint (one line about a fitting past session) for the event in `body`, if hints are on for the agent and
-    the session is not a worker's.
-    """
+    """Print a hint (one line about a past session) for the event, if hints are on and it is not a worker's."""
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
     compacted = b'"SessionStart"' in body and b'"compact"' in body
     failed = b'"PostToolUse' in body and any(map(body.__contains__, _FAILED))
@@ -72,9 +67,7 @@ def _tell(agent: str, body: bytes) -> None:
 
 
 def _note(agent: str, body: bytes) -> None:
-    """Store the agent's environment variables when a session begins. A worker's variables are not stored, because
-    smart-fork knows them already.
-    """
+    """Store the agent's environment variables when a session begins, unless it is a worker's, which are known."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
         from smart_fork.agents.login_variables import note_variables
 
@@ -82,8 +75,7 @@ def _note(agent: str, body: bytes) -> None:
 
 
 def _hear(agent: str, body: bytes) -> None:
-    """Store the event in the registry of workers if its session can be a worker's. For any other session, return
-    without importing anything.
+    """Store the event in the registry of workers if its session can be a worker's; else import nothing.
 
     A session can be a worker's without the worker's environment variable, if the agent runs its hooks in a daemon.
     """

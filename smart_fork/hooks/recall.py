@@ -1,9 +1,8 @@
-"""Gets a hint (one line about a fitting past session) in a hook, by asking smart-fork's local service, and prints it
-for the model.
+"""Gets a hint (one line about a past session) from smart-fork's local service, and prints it for the model.
 
-The agent's session waits for the hook, so this module imports next to nothing, asks once and ends in time. It asks
-about a session's first prompt, and about each edit or failure. It gives no hint twice in a session. If anything fails,
-it prints nothing: without the service, with a slow service or another user's socket, and for an invalid answer.
+The agent's session waits for the hook, so this module imports next to nothing, asks once and ends in time. It asks at a
+session's first prompt, and at each edit or failure, and gives no hint twice in a session. If anything fails, it prints
+nothing.
 """
 
 from __future__ import annotations
@@ -51,14 +50,11 @@ _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
 
 
 class _LateError(BaseException):
-    """An error that says that the hook's time limit is over. It is a `BaseException` so that ``except Exception``
-    elsewhere does not catch it.
-    """
+    """An error: the hook's time is over. It is a `BaseException` so that ``except Exception`` does not catch it."""
 
 
 def tell(agent: str, body: bytes, state: str) -> None:
-    """Print the hint (one line about a fitting past session) for the event in `body`, in the format that agents read.
-    Print nothing if smart-fork's service gives no hint.
+    """Print the hint (one line about a past session) for the event in `body`, if smart-fork's service gives one.
 
     `state` is smart-fork's folder.
     """
@@ -87,9 +83,7 @@ def limit() -> float:
 
 
 def age() -> float:
-    """Return how many seconds this process has run. If the system does not tell, return the processor time it has
-    used.
-    """
+    """Return how many seconds this process has run; where the system does not tell, its processor time."""
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -103,17 +97,13 @@ def _late(_number: int, _frame: FrameType | None) -> None:
 
 
 def line_for(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint (one line about a fitting past session) for a hook's event, or an empty text. `until` is the
-    time at which the hook must end.
-    """
+    """Return the hint (one line about a past session) for a hook's event, or "". The hook must end at `until`."""
     ask = {EVENT: _first_prompt, BEGUN: _compacted}.get(event["hook_event_name"], _at_a_call)
     return ask(agent, event, state, until)
 
 
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint (one line about a past session) for a session's first prompt. Return an empty text without a
-    hint, and for all later prompts.
-    """
+    """Return the hint (one line about a past session) for a session's first prompt, or ""."""
     session_id, prompt = event["session_id"], event["prompt"]
     marks = _marks(f"{state}/{RECALL}/{agent}")
     if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
@@ -133,9 +123,7 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint (one line about a past session) for a tool call that is about to edit lines, or that has failed.
-    Return an empty text without a hint, and for a hint that the session already got.
-    """
+    """Return the hint (a line about a past session) for an edit or a failed tool call; "" if it was given before."""
     folder, route = _CALLS[event["hook_event_name"]]
     given = event["tool_input"]
     if folder == ERRORS:
@@ -155,19 +143,13 @@ def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def output_of(event: Any) -> str:
-    """Return the output of a failed tool call from its event. Claude Code reports it in the field ``error``, Codex in
-    ``tool_response``.
-    """
+    """Return a failed tool call's output: the field ``error`` of Claude Code, or ``tool_response`` of Codex."""
     output = event.get("error") or event.get("tool_response")
     return output if isinstance(output, str) else ""
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context manager around a question to smart-fork's service. If the answer comes too late, it writes `late`, the
-    mark of a late answer, to the open file `note`.
-
-    It closes the file at the end of the block.
-    """
+    """A context that writes `late` to the open file `note` if the service's answer comes too late, and closes it."""
 
     def __init__(self, note: int, late: bytes) -> None:
         self._note, self._late = note, late
@@ -188,23 +170,19 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
 
 
 def _sound(line: object) -> str:
-    """Return `line`, a hint about a past session, if it is safe to show to a model: one short, printable line.
-    Otherwise return an empty text.
-    """
+    """Return the hint `line` if it is safe to show to a model: one short, printable line; else ""."""
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
 
 def _is_id(text: object) -> bool:
-    """Return True if the text can be a session's id. Then it is also safe as a file's name."""
+    """Return True if the text can be a session's id, and so a file's name."""
     if not isinstance(text, str):
         return False
     return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and len(text) <= 128
 
 
 def _noted(path: str) -> int | None:
-    """Create and open the file at `path`, which records that the service was asked about a session. Return `None` if
-    the file exists already.
-    """
+    """Create the file that records that the service was asked about a session. Return `None` if it exists already."""
     try:
         return os.open(path, _NOTE | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -212,17 +190,13 @@ def _noted(path: str) -> int | None:
 
 
 def _marks(switch: str) -> list[bytes]:
-    """Return the stored texts by which the log of a session that already had a prompt is recognized. They were written
-    to the file `switch` when a person switched hints (lines about past sessions) on.
-    """
+    """Return the texts that only the log of a session with an earlier prompt contains, from the file `switch`."""
     with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
         return file.read(ANSWER_BYTES).split()
 
 
 def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
-    """Return True if the session of a log already had a prompt, which is so if the log contains one of `marks`. Return
-    False if the log does not exist yet.
-    """
+    """Return True if the log contains one of `marks`, because its session already had a prompt."""
     if not isinstance(log, str) or not log:
         return False
     try:
@@ -237,8 +211,7 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """Return the answer of smart-fork's local service to the question `asked`, posted to the URL path `to`. The
-    service must run as the same user.
+    """Return the answer of smart-fork's local service to the question `asked`, posted to the URL path `to`.
 
     Raises:
         TimeoutError: the time limit is over.

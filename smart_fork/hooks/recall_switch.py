@@ -21,8 +21,10 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class PromptHintCounts(NamedTuple):
-    """The counts of hints (lines about past sessions) at recent first prompts. `sessions` counts the sessions in which
-    the hook asked smart-fork's service for a hint, `told` the hints given, and `late` the answers that came too late.
+    """Counts of hints (lines about past sessions) at recent first prompts.
+
+    `sessions` counts the sessions in which the service was asked, `told` the hints given, `late` the answers that came
+    too late.
     """
 
     sessions: int
@@ -31,10 +33,9 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """The counts of recent hints (lines about past sessions) at edits or failures. `told` counts the hints given,
-    `late` the answers that came too late, and `followed` the hints that were followed.
+    """Counts of recent hints (lines about past sessions) at edits or failures: given, too late, and followed.
 
-    A session follows a hint if it later passes the id of the hinted session to a tool or a command.
+    A session follows a hint if it later passes the hinted session's id to a tool or a command.
     """
 
     told: int
@@ -43,7 +44,7 @@ class HintCounts(NamedTuple):
 
 
 def file_of(agent: AgentName) -> Path:
-    """Return the path of the switch for an agent: a file that exists while hints (lines about past sessions) are on."""
+    """Return the file that exists while hints (lines about past sessions) are on for an agent."""
     return state_home() / RECALL / agent
 
 
@@ -53,8 +54,9 @@ def is_on(agent: AgentName) -> bool:
 
 
 def turn_on(agent: AgentName) -> None:
-    """Switch hints (lines about past sessions) on for an agent, by creating a file. The file holds the texts by which
-    the hook recognizes that a session of this agent already had a prompt.
+    """Switch hints (lines about past sessions) on for an agent, by creating a file.
+
+    It holds the texts by which the hook recognizes that a session already had a prompt.
 
     Raises:
         OSError: the folder cannot be written.
@@ -66,8 +68,7 @@ def turn_on(agent: AgentName) -> None:
 
 
 def turn_off(agent: AgentName) -> None:
-    """Switch hints (lines about past sessions) off for an agent. If no other agent has hints on, also delete all
-    stored counts of hints.
+    """Switch hints off for an agent. If no other agent has hints on, also delete their stored counts.
 
     Raises:
         OSError: the folder cannot be written.
@@ -78,24 +79,20 @@ def turn_off(agent: AgentName) -> None:
 
 
 def prompt_hint_counts() -> PromptHintCounts:
-    """Return the counts of hints (lines about fitting past sessions) that were given at recent first prompts."""
+    """Return the counts of hints (lines about past sessions) at recent first prompts."""
     notes = list(map(_content, _notes(ASKED)))
     return PromptHintCounts(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
 def hint_counts(folder: str) -> HintCounts:
-    """Return the counts of recent hints (lines about past sessions) that `folder` stores. `folder` is `EDITS` for
-    hints before edits, or `ERRORS` for hints after failures.
-    """
+    """Return the counts of recent hints before edits (`folder` is `EDITS`) or after failures (`ERRORS`)."""
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
     return HintCounts(len(lines) - late - followed, late, followed)
 
 
 def follow(session_id: str | None, given: str) -> None:
-    """Record which of its hints (lines about past sessions) a session follows. The session follows a hint if `given`,
-    the session's input to a tool or command, contains the hinted session's id.
-    """
+    """Record the hints that a session follows: those with an id in `given`, the input of a tool or command."""
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
         lines = _content(path).splitlines()
         told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}
@@ -105,9 +102,7 @@ def follow(session_id: str | None, given: str) -> None:
 
 
 def forget() -> None:
-    """Delete the records of hints (lines about past sessions) in sessions where the last record is more than 30 days
-    old.
-    """
+    """Delete the records of hints in sessions where the last record is more than 30 days old."""
     for path in (one for folder in NOTED for one in _notes(folder)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:

@@ -36,21 +36,18 @@ _FAR_ENOUGH = 6
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """An ancestor process (the parent, its parent, and so on) of this process. `words` is its command line, empty if
-    the system does not tell it.
-    """
+    """An ancestor process of this process, with its command line in `words`; empty if unknown."""
 
     pid: int
     words: tuple[str, ...]
 
     @property
     def is_shell(self) -> bool:
-        """Return True if the process is a shell."""
         return bool(self.words) and self.words[0].rpartition("/")[2].lstrip("-") in SHELLS
 
 
 def ancestors() -> tuple[Ancestor, ...] | None:
-    """Return the ancestor processes of this process, the nearest first; `None` if the system does not tell them.
+    """Return this process's ancestors, the nearest first; `None` if the system does not tell them.
 
     They are better evidence than environment variables, which a process inherits from its parent.
     """
@@ -67,9 +64,9 @@ def ancestors() -> tuple[Ancestor, ...] | None:
 class WorkerEvent:
     """An event that an agent reports to a hook, in Claude Code's field names. A missing field is empty.
 
-    `asks` is the action that needs a permission. The event is parsed without pydantic, because importing that takes
-    longer than the rest of a hook. No event is rejected: each version of an agent adds fields, and an agent stops or
-    complains if a hook fails. Unknown keys are ignored, and values of another type count as missing.
+    `asks` is the action that needs a permission. The event is parsed without pydantic, which takes longer to import
+    than the rest of a hook. No event is rejected, because an agent stops or complains if a hook fails: unknown keys are
+    ignored, and values of another type count as missing.
     """
 
     session_id: str = ""
@@ -84,9 +81,7 @@ class WorkerEvent:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> WorkerEvent:
-        """Read an event from JSON values. An agent wrote them, or a client that has the token of smart-fork's
-        service.
-        """
+        """Read an event from JSON values, which an agent or another client of the service wrote."""
         told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
         call = said.get("tool_input")
         asks = (_text(call.get("description")) or _command(call.get("command"))) if isinstance(call, Mapping) else ""
@@ -98,7 +93,7 @@ def _text(value: object) -> str:
 
 
 def _command(value: object) -> str:
-    """Return the command of a tool call as text. `value` is the text itself or a list of words."""
+    """Return the command of a tool call, which is a text or a list of words, as text."""
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
@@ -117,11 +112,10 @@ def receive(
     *,
     began: float | None = None,
 ) -> WorkerRecord | None:
-    """Store the event in `body` and return its worker. Return `None` if the event is not a worker's. A repeated event
-    changes nothing.
+    """Store the event in `body` and return its worker; `None` if it is not a worker's. Repeated events change nothing.
 
-    `environment` and `ancestry` are the variables and the ancestor processes of the hook's process, which the agent
-    ran. `began` is that process's start in seconds since 1970. Each is `None` if unknown.
+    `environment`, `ancestry` and `began` (seconds since 1970) are the variables, ancestors and start of the hook's
+    process. Each is `None` if unknown.
     """
     hooks = AGENTS.hooks_of(agent)
     event = WorkerEvent.of(hooks.event(body))
@@ -145,7 +139,7 @@ def receive(
 def _seen(
     registry: Registry, worker: WorkerRecord, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
 ) -> WorkerRecord:
-    """Store that the worker's process runs. If its process id and terminal are not stored yet, store them too.
+    """Store that the worker's process runs, with its process id and terminal if these are not known yet.
 
     `runner` is the agent's process that ran the hook, followed by the processes above it.
     """
@@ -164,10 +158,7 @@ def _whose(
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[WorkerRecord | None, bool]:
-    """Return the worker that an event belongs to, and True if the worker's own process ran the hook.
-
-    Return `None` and False if the event is from no worker's session.
-    """
+    """Return the worker that an event belongs to, or `None`, and True if the worker's own process ran the hook."""
     agent, runner = hooks.agent, _runner(hooks, ancestry)
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
@@ -183,10 +174,10 @@ def _whose(
 
 
 def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
-    """Return True if the agent that ran the hook (`runner`) is the worker's own process, or a process that this
-    started, as npm's Codex does. If the processes are unknown, return True if the event's session is the worker's, or
-    the
-    worker's session is not known yet.
+    """Return True if `runner`, which ran the hook, is the worker's process or a process that it started, as npm's
+    Codex.
+
+    If the processes are unknown, the session decides.
     """
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
@@ -194,8 +185,9 @@ def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | 
 
 
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
-    """Return the process of the agent that ran the hook, then its ancestors that can be the agent's too. Shells
-    between the hook and the agent are skipped. Return `None` if the ancestors are unknown.
+    """Return the process of the agent that ran the hook, then its ancestors that can be the agent's too.
+
+    Shells between the hook and the agent are skipped. Return `None` if the ancestors are unknown.
     """
     above = list(ancestry or ())
     while above and above[0].is_shell:
@@ -204,10 +196,9 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
 
 
 def _is_the_sources_own(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Return True if a fork's first event names the session from which the worker was forked, instead of the fork's
-    own.
+    """Return True if a fork's first event names the session from which it was forked.
 
-    Claude Code starts a fork under the id of the forked session, and changes the id afterwards.
+    Claude Code starts a fork under that session's id, and changes the id afterwards.
     """
     starts = event.hook_event_name == "SessionStart"
     return starts and worker.is_fork and event.session_id == worker.source_session_id
@@ -227,9 +218,7 @@ _WORKING: tuple[Status, str] = ("working", "")
 
 
 def _status(event: WorkerEvent) -> tuple[Status, str] | None:
-    """Return the worker's new status, and the question that it waits for (empty if none). Return `None` if the event
-    does not change the status.
-    """
+    """Return the worker's new status, and the question that it waits for; `None` if the event changes neither."""
     name = event.hook_event_name
     if name == "UserPromptSubmit":
         return _WORKING
@@ -247,8 +236,7 @@ def _status(event: WorkerEvent) -> tuple[Status, str] | None:
 
 
 def hear(agent: str, body: bytes, patience: int) -> None:
-    """Store the event in `body` in the registry of workers. This function runs in the process that the agent started
-    for its hook.
+    """Store the event in `body` in the registry of workers, in the process that the agent started for its hook.
 
     `patience` is how many milliseconds to wait while another process writes the registry.
 

@@ -1,7 +1,6 @@
-"""An agent's steps (tool calls and thoughts) as the page shows them: a line for each step, and the diffs of edits.
-Pure.
+"""An agent's steps (tool calls and thoughts) as the page shows them: a masked line for each, and the diffs of edits.
 
-All text is masked. Only the agent's `Codec` knows the format of the records.
+Only the agent's `Codec` knows the format of the records.
 """
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ _PATH = ("file_path", "notebook_path", "path", "filePath")
 
 
 def inside(text: str, directory: str) -> str:
-    """Shorten the paths in `text`: make those below `directory` relative to it, and replace the home directory by
-    ``~``.
-    """
+    """Shorten the paths in `text`: relative to `directory`, or with ``~`` for the home directory."""
     for start, instead in ((directory, ""), (str(Path.home()), "~/")):
         if start.strip("/"):
             text = text.replace(f"{start.rstrip('/')}/", instead)
@@ -59,9 +56,7 @@ def inside(text: str, directory: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line of a diff. A line of kind "gap" replaces lines that are not shown; its text says where the file
-    continues.
-    """
+    """One line of a diff. A line of kind "gap" replaces hidden lines; its text says where the file continues."""
 
     kind: LineKind
     text: str
@@ -84,9 +79,9 @@ class FileDiff:
 
 
 def diffs_of(given: Mapping[str, Any] | str, patch: str = "") -> tuple[FileDiff, ...]:
-    """Return the changes of files by an editing tool call. `given` are the call's arguments.
+    """Return the changes of files by an editing tool call with the arguments `given`.
 
-    `patch` is the diff in the call's result. Without it, the changes that the arguments request are returned.
+    `patch` is the diff in the call's result. Without it, these are the changes that the arguments request.
     """
     for text in _patches(given):
         if _BEGIN in text:
@@ -109,9 +104,7 @@ def diffs_in(patch: str) -> tuple[FileDiff, ...]:
 
 
 def _of_git(part: str) -> FileDiff:
-    """Return the changes of one file, parsed from its `part` of a git patch. Other text becomes the lines of a
-    nameless file.
-    """
+    """Return one file's changes from its `part` of a git patch; other text as lines of a nameless file."""
     head, _, rest = part.partition("\n@@ ")
     if not head.startswith("diff --git "):
         return _file_diff("", "edited", [_line(line) for line in part.splitlines()], MAX_PATCH_LINES)
@@ -123,9 +116,7 @@ def _of_git(part: str) -> FileDiff:
 
 
 def _named_twice(said: str) -> str:
-    """Return the file's name from the text ``a/name b/name`` in a patch's header. If the names differ, return the text
-    as it is.
-    """
+    """Return the file's name from ``a/name b/name`` in a patch's header; the text itself if the names differ."""
     before, after = said[: len(said) // 2], said[len(said) // 2 + 1 :]
     return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else said
 
@@ -169,7 +160,7 @@ def _compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") 
 
 
 def _differing(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    """Compare two texts line by line. Yield the removed and added lines, with some equal lines around them."""
+    """Yield the removed and added lines of two texts, with some equal lines around them."""
     if len(before) + len(after) > _MAX_COMPARED:
         yield from (DiffLine("removed", line) for line in before)
         yield from (DiffLine("added", line) for line in after)
@@ -227,10 +218,7 @@ def _line(line: str) -> DiffLine:
 
 
 def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MAX_LINES) -> FileDiff:
-    """Build a file's changes from the lines of a diff, and show at most `most` of them.
-
-    Secrets are masked in the old and the new text separately.
-    """
+    """Build a file's changes from the lines of a diff. Secrets are masked in the old and the new text separately."""
     added, removed = _count(lines, "added"), _count(lines, "removed")
     if note := _unreadable(line.text for line in lines):
         return FileDiff(_name(path), how, added=added, removed=removed, note=note)
@@ -255,7 +243,7 @@ def _count(lines: Iterable[DiffLine], kind: LineKind) -> int:
 
 
 def _unreadable(texts: Iterable[str]) -> str:
-    """Return the reason why an edit's texts are not shown: they are binary or too large. Empty if they can be shown."""
+    """Return the reason why an edit's texts are not shown: they are binary or too large; else ""."""
     size = 0
     for text in texts:
         if "\0" in text:
@@ -287,7 +275,7 @@ _AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """An item of an agent's plan with its state, or a question to the user, or an answer that the user can choose."""
+    """An item of an agent's plan with its state, or a question to the user, or an answer to choose."""
 
     text: str
     state: str = ""
@@ -297,11 +285,11 @@ class PlanPart:
 class PageStep:
     """One step of the agent, in turn `number`: a tool call or a thought.
 
-    `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step. `whole` is a command
-    that does not fit in one line. `note` says what failed. `last` has the last lines of the output; for a question or
-    a sub-agent, the start of the answer. `diffs` are the changes of an edit. `parts` are the items of a plan or a
-    question. `lines` counts the lines of the output; it is 0 if `last` has all of them. `agent` names the sub-agent
-    that the step started, if the sub-agent's conversation can be read.
+    `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step, and `whole` is a
+    command of more than a line. `note` says what failed. `last` has the end of the output; for a question or a
+    sub-agent, the start of the answer. `parts` are the items of a plan or a question. `lines` counts the lines of the
+    output, unless `last` has all of them. `agent` names the sub-agent that the step started, if its conversation can be
+    read.
     """
 
     number: int
@@ -320,27 +308,22 @@ class PageStep:
 
     @property
     def added(self) -> int:
-        """Return the number of lines that this step added to files."""
         return sum(diff.added for diff in self.diffs)
 
     @property
     def removed(self) -> int:
-        """Return the number of lines that this step removed from files."""
         return sum(diff.removed for diff in self.diffs)
 
 
 class Steps:
-    """The steps (tool calls and thoughts) of a session that was read with its raw records. Each step is built on
-    request.
-    """
+    """The steps (tool calls and thoughts) of a session that was read with its raw records, each built on request."""
 
     def __init__(
         self, session: Session, work: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
     ) -> None:
-        """Prepare the steps (tool calls) of `session`. `work` reads the agent's records; with `thoughts`, thoughts are
-        steps, too.
+        """Prepare the steps of `session`. `work` reads the agent's records; with `thoughts`, thoughts are steps, too.
 
-        `begun` maps ids of tool calls to the sub-agents that these calls started and whose conversations can be read.
+        `begun` maps tool calls to the sub-agents that they started, if their conversations can be read.
         """
         self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts
         self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
@@ -357,9 +340,7 @@ class Steps:
                 yield step
 
     def output(self, step: PageStep) -> Masked:
-        """Return the whole output of a step's tool call, without the header (such as the exit status) that a shell
-        tool adds in front.
-        """
+        """Return a tool call's whole output, without the header (such as the exit status) of a shell tool."""
         back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
@@ -376,7 +357,7 @@ class Steps:
 
     @cached_property
     def _between(self) -> Mapping[int, str]:
-        """Return the thoughts that have records of their own between turns, by the number of the turn that follows."""
+        """Return the thoughts that have records of their own, by the number of the turn that follows."""
         return self._work.thoughts_between(self._session) if self._work else {}
 
     def _step(self, number: int, place: int, told: UsedTool | None) -> PageStep | None:
@@ -406,9 +387,7 @@ class Steps:
         return {one.id: one for one in self._work.used(record)} if self._work and record else {}
 
     def _back(self, call: str) -> GivenBack | None:
-        """Return the output of the tool call with the id `call`, read from the record of its result; `None` if there
-        is no record.
-        """
+        """Return a tool call's output from the record of its result; `None` without a record."""
         place = self._answered.get(call)
         record = _record(self._session.turns[place].raw) if place is not None and self._work else None
         if record is None or self._work is None:
@@ -447,14 +426,14 @@ def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """Return the command in a tool call's arguments, if it has several lines or is too long for one line; else ""."""
+    """Return the command in a tool call's arguments, if it is too long for one line; else ""."""
     line = given if isinstance(given, str) else command_of(given)
     whole = printable(beginning(mask(line), _COMMAND_CHARACTERS)).strip()
     return whole if "\n" in whole or len(whole) > _COLUMNS else ""
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """Return the last lines of a command's output. The first returned line is complete, not cut off at its start."""
+    """Return the last lines of a command's output. The first one is not cut off at its start."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]

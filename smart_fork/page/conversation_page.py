@@ -1,9 +1,7 @@
-"""A session's conversation on the page: its exchanges and steps, an outline, its forks, and what changed since the
-page was opened.
+"""A session's conversation on the page: its exchanges and steps, an outline, its forks, and later changes.
 
-Links and forms of a page carry a mark (a digest of the session's state that the page showed). The session may be cut
-or resumed from an earlier message after that. Then a message number from the old page is never taken for a message of
-the new state.
+Links and forms of a page carry a mark (a digest of the session's state that the page showed). So a message number from
+an old page is never taken for a message after a cut.
 """
 
 from __future__ import annotations
@@ -42,10 +40,9 @@ _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 class Mark(NamedTuple):
-    """A session's state as a page showed it: its number of turns, a digest of all turns but the last, and a digest of
-    all turns.
+    """A session's state as a page showed it: its number of turns, a digest of all but the last, and one of all.
 
-    The last turn is not in the first digest because it may still grow.
+    The last turn may still grow.
     """
 
     turns: int
@@ -80,7 +77,7 @@ def mark_of(session: Session, turns: int | None = None) -> Mark:
 
 
 def mark_in(text: str) -> Mark:
-    """Parse the mark (a digest of a session's state) that an address or a form contains.
+    """Parse the mark (a digest of a session's state) of an address or a form.
 
     Raises:
         Usage: `text` is not a mark.
@@ -92,7 +89,7 @@ def mark_in(text: str) -> Mark:
 
 
 def since(mark: Mark, session: Session) -> Since:
-    """Return the change of a session since an earlier page showed it in the state `mark` (a digest of its turns).
+    """Return the change of a session since a page showed it in the state `mark` (a digest of its turns).
 
     If only the last turn of that state has grown, the change is "more" (new messages), not "another" (changed turns).
     """
@@ -106,11 +103,11 @@ def since(mark: Mark, session: Session) -> Since:
 
 
 def refuse_changed_session(mark: str, session: Session) -> None:
-    """Refuse an action on a page that showed a different state of the session. `mark` is a digest of the shown state;
-    an empty `mark` is accepted.
+    """Refuse an action on a page that showed another state, the digest `mark`, of the session.
+
+    An empty `mark` is accepted.
 
     Raises:
-        Usage: `mark` is not a mark.
         ForkRefused: the session has changed: it was cut, or resumed from an earlier message.
     """
     if mark and since(mark_in(mark), session).became == "another":
@@ -121,10 +118,7 @@ def refuse_changed_session(mark: str, session: Session) -> None:
 
 
 def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """Return what has changed since `mark` (a digest of an earlier state) in the session that the address parts
-    `place` name.
-
-    The log is read only if it has changed since the last call.
+    """Return the change of the session at an address since `mark`. The log is read only if it has changed.
 
     Raises:
         OSError: the log cannot be read now.
@@ -178,17 +172,14 @@ class ShownMessage:
 
     @property
     def thoughts(self) -> int:
-        """Return the number of steps after this message that are thoughts."""
         return sum(step.kind == "thought" for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineEntry:
-    """A line of a conversation's outline, for one exchange (a prompt with its answer). `number` is the exchange's
-    first message.
+    """A line of a conversation's outline, for one exchange (a prompt with its answer), from message `number` on.
 
-    `here` is True if the current page shows the exchange. `point` is the message after which the session can be
-    forked.
+    `here` is True if the current page shows the exchange. `point` is the message after which the session can be forked.
     """
 
     place: int
@@ -257,11 +248,10 @@ def reading(
     begun: Mapping[str, str] | None = None,
     whole: bool = False,
 ) -> ConversationPage:
-    """Build a page of a conversation: the page with message or step number `at`, or the first page.
+    """Build the page of a conversation with message or step number `at`, or the first page.
 
-    With `whole`, the page has the entire conversation without thoughts, for a file to send to others. `words` are the
-    search question's words to look for. `work` reads the agent's records. `begun` maps tool calls to the sub-agents
-    that they started.
+    With `whole`, it has the entire conversation without thoughts, for a file to send to others. `words` are the search
+    question's words. `work` reads the agent's records. `begun` maps tool calls to the sub-agents that they started.
 
     Raises:
         NotFound: the conversation has no message or step `at`.
@@ -298,8 +288,7 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 class _Reading:
     """A session with all that is computed once to build its page: exchanges, steps, fork points and token counts.
 
-    `at` is the message that a link leads to, `words` are the words of the question, and `known` are the secrets to
-    mask.
+    `at` is the message that a link leads to, `words` are the words of the question, and `known` are secrets to mask.
     """
 
     def __init__(
@@ -314,7 +303,7 @@ class _Reading:
         }
 
     def entry(self, place: int, *, here: bool) -> OutlineEntry:
-        """Return the outline's entry for the exchange with index `place`. `here` tells if the current page shows it."""
+        """Return the outline's entry for an exchange. `here` tells if the current page shows it."""
         exchange = self.exchanges[place]
         start, end = exchange.start, exchange.start + len(exchange.turns)
         calls = [call for turn in exchange.turns for call in turn.tool_calls if not call.ours]
@@ -330,7 +319,7 @@ class _Reading:
         )  # fmt: skip
 
     def messages(self, place: int) -> Iterator[ShownMessage]:
-        """Yield the messages of the exchange with index `place`, each with the steps up to the next message."""
+        """Yield the messages of the exchange with index `place`, each with the steps up to the next one."""
         exchange = self.exchanges[place]
         end = exchange.start + len(exchange.turns)
         begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.spoken]
@@ -356,15 +345,14 @@ class _Reading:
 
 
 def asked_in_short(question: str) -> Masked:
-    """Shorten a prompt to one line. The page uses it as the name of the prompt's exchange."""
+    """Shorten a prompt to one line, which names its exchange on the page."""
     return shorten(title(question), QUESTION_CHARACTERS)
 
 
 def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Group a session's forks by the exchange (a prompt with its answer) after which they differ from the session. The
-    keys are the numbers of the exchanges' first messages.
+    """Group a session's forks by the exchange (a prompt with its answer) after which they differ.
 
-    `forks` are pairs: the last message that a fork shares with the session, and the fork.
+    `forks` are pairs: the last shared message, and the fork. The keys are the numbers of the exchanges' first messages.
     """
     numbers = [entry.number for entry in page.outline]
     found: dict[int, list[Relative]] = {}
@@ -375,7 +363,7 @@ def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relativ
 
 
 class LazyForks:
-    """A session's forks, searched only when a template asks for them, because the page's beginning is sent before."""
+    """A session's forks, searched only when a template asks for them, after the page's beginning is sent."""
 
     def __init__(self, session: Session, page: ConversationPage) -> None:
         self._session, self._page = session, page
@@ -404,9 +392,7 @@ OTHER_CHARACTERS = 240
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSide:
-    """One side of an exchange: its speaker, and the text of the prompt or answer. `found` is True if the search found
-    this text.
-    """
+    """One side of an exchange: its speaker, and its prompt or answer. The search has `found` this text, or not."""
 
     by: str
     text: Masked
@@ -429,8 +415,7 @@ def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
 def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
     """Yield the prompt and the answer of the exchange in which the search found a hit (a session).
 
-    One side is the passage that was found. The other is the start of the prompt or the end of the answer, shortened.
-    If the answer has no text, the agent's actions take its place.
+    One side is the passage that was found, the other is shortened. The agent's actions replace an answer without text.
     """
     found = ExchangeSide(hit.said_by or "", mask(hit.snippet or ""), found=True)
     roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
@@ -451,10 +436,7 @@ def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
 
 
 def _spoken_parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Split an indexed passage by speaker: yield each speaker's role and text.
-
-    A passage that is only a part of a message is yielded as one text.
-    """
+    """Split an indexed passage by speaker: yield each speaker's role and text."""
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

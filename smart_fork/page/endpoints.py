@@ -1,6 +1,4 @@
-"""The common parts of all addresses of the page: the project that a browser chose, the page's frame, and forms that
-work only once.
-"""
+"""The common parts of all addresses of the page: the chosen project, the page's frame, and forms that work once."""
 
 from __future__ import annotations
 
@@ -36,10 +34,7 @@ _MAX_PATH = 4096
 
 @dataclass(frozen=True, slots=True)
 class ProjectChoice:
-    """The project (a directory path) that a request is about; empty for all projects.
-
-    `remembered` is the project in the browser's cookie.
-    """
+    """The project directory that a request is about, and the one in the browser's cookie. Empty means all."""
 
     project: str
     remembered: str
@@ -52,7 +47,7 @@ class ProjectCookie:
     name: str
 
     def of(self, request: Request) -> ProjectChoice:
-        """Return the project that a request asks about: the one in its address, or else the one in its cookie."""
+        """Return the project that a request asks about: the one in its address, or else in its cookie."""
         remembered = _there(unquote(request.cookies.get(self.name, "")))
         asked = request.query_params.get("project")
         if asked is None:
@@ -60,10 +55,7 @@ class ProjectCookie:
         return ProjectChoice("" if asked.strip() == EVERYWHERE else asked.strip(), remembered)
 
     def remember(self, answer: Response, request: Request, found: ProjectChoice) -> None:
-        """Store the project of the request's address in the browser's cookie, if the cookie has another one.
-
-        `answer` is the response that sets the cookie.
-        """
+        """Store the project of the request's address in the browser's cookie, by the response `answer`."""
         if request.query_params.get("project") is None or found.project == found.remembered:
             return
         if not found.project:
@@ -107,7 +99,7 @@ ModelState = Literal["ready", "loading", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceActivity:
-    """The state of the service that shows the page: whether its embedding model is loaded, and what its indexer does.
+    """The state of the service: whether its embedding model is loaded, and what its indexer does.
 
     `indexing` is `None` if another process updates the index.
     """
@@ -118,11 +110,10 @@ class ServiceActivity:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The values around every page: the badge of waiting workers in its navigation, and the status line of the index
-    at its end.
+    """The values around every page: the badge of waiting workers, and the status line of the index.
 
-    `asks` counts the workers that wait for an answer, `running` the workers that have not ended, and `sessions` the
-    indexed sessions. `problem` says why there is no index.
+    `asks` counts the workers that wait for an answer, `running` those that have not ended, and `sessions` the indexed
+    sessions. `problem` says why there is no index.
     """
 
     asks: int
@@ -171,9 +162,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The builder of responses to browsers. It uses the page's `forms`, the `board` of workers and the service's
-    `state`.
-    """
+    """The builder of responses to browsers, with the page's forms, the board of workers and the service's state."""
 
     forms: PageForms[Any]
     board: WorkerBoard
@@ -187,7 +176,7 @@ class Endpoints:
         status: int = 200,
         by: Callable[..., Response] = rendered,
     ) -> Response:
-        """Render `template` with the values that `work` returns. If `work` fails, answer with an error page.
+        """Render `template` with the values that `work` returns; an error page if `work` fails.
 
         `by` turns the template, the values, the page's frame and the values in `more` into the response.
         """
@@ -206,9 +195,7 @@ class Endpoints:
         return rendered("problem.html", {"problem": error}, frame, status=error.http_status)
 
     def page(self, template: str, work: Callable[[Asked, Asked], Shown], **how: Any) -> Endpoint:
-        """Return an endpoint that renders `template` with the values of `work(path, query)`. `how` are options of
-        `shown`.
-        """
+        """Return an endpoint that renders `template` with `work(path, query)`. `how` are options of `shown`."""
 
         async def answer(request: Request) -> Response:
             return await self.shown(template, partial(work, request.path_params, request.query_params), **how)
@@ -216,12 +203,10 @@ class Endpoints:
         return answer
 
     def does(self, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False) -> Endpoint:
-        """Return an endpoint for a form: it calls `work` with the form's fields once, then redirects to the address
-        `shown`.
+        """Return an endpoint for a form: it calls `work` with the fields once, then redirects to the address `shown`.
 
-        The form's name replaces ``{form}`` in `shown`. With `unlike`, `work` is not called if another window has just
-        sent equal fields: the form gets that window's result. A user asks for a second call with the form's field
-        `again`.
+        The form's name replaces ``{form}`` in `shown`. With `unlike`, equal fields that another window has just sent do
+        not call `work`: the form gets that window's result, unless it has the field `again`.
         """
 
         async def answer(request: Request) -> Response:
@@ -240,17 +225,14 @@ class Endpoints:
         return answer
 
     def kept(self, form: str | None, kind: type[T]) -> T | None:
-        """Return the result of the work that the form named `form` started.
-
-        Return `None` if `form` is `None`, or if the service has deleted the result.
-        """
+        """Return the result of the work that `form` started; `None` if it is unknown or was deleted."""
         try:
             return self.answer(form, kind) if form else None
         except NotFound:
             return None
 
     def answer(self, form: str, kind: type[T]) -> T:
-        """Return the result of the work that the form named `form` started. The result must be of the class `kind`.
+        """Return the result of the class `kind` of the work that `form` started.
 
         Raises:
             NotFound: the form was never sent, was sent too long ago, or did another kind of work.
@@ -261,17 +243,12 @@ class Endpoints:
         return answer
 
     def _frame(self) -> Shown:
-        """Return the values that every template needs: the page's frame, and a function that names a new form for an
-        address.
-        """
+        """Return the values that every template needs: its frame, and a function that names a new form."""
         return {"frame": framed(self.board, self.state), "new_form": self.forms.new}
 
 
 def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
-    """Fill the dataclass `kind` from the fields of a sent form. Only the fields named in `only` are used.
-
-    A ticked box has the value "yes".
-    """
+    """Fill the dataclass `kind` from those fields of a sent form that are named in `only`. A ticked box is "yes"."""
     values: dict[str, Any] = {}
     for one in fields(kind):  # type: ignore[arg-type]  # a request is a dataclass
         said, text = FieldInput.of(one), form.get(one.name, "").strip()
@@ -291,5 +268,5 @@ async def given(request: Request) -> dict[str, str]:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread and await its result, so that the event loop does not wait for disks and programs."""
+    """Run `work` in a thread, so that the event loop does not wait for disks and programs."""
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

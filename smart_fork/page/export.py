@@ -65,9 +65,7 @@ def _as_text(line: str) -> str:
 
 
 def _code_lines(lines: Sequence[str]) -> frozenset[int] | None:
-    """Return the indices of the lines that are in code blocks; `None` if no line contains HTML, so that none needs
-    escaping.
-    """
+    """Return the indices of the lines in code blocks; `None` if no line contains HTML to escape."""
     if not any(_TAG.search(line) for line in lines):
         return None
     if sum(map(len, lines)) > _MAX_CHARACTERS:
@@ -90,9 +88,7 @@ _SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
 
 @record
 class SessionFile(Value):
-    """The answer of ``smart-fork export``: the path and facts of the written file, or the session's `text` if no file
-    was named.
-    """
+    """The answer of ``smart-fork export``: the written file's path and facts, or the `text` without a file."""
 
     session_id: str
     agent_type: AgentName
@@ -106,13 +102,12 @@ class SessionFile(Value):
 
 @bounded(0.4)  # it is read for less time than it is written
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
-    """Export the session that `reference` names: write it to `file`, or return its text if no file is given.
+    """Export a session: write it to `file`, or return its text if no file is given.
 
     With `force`, an existing file is replaced.
 
     Raises:
         Usage: the reference is ambiguous or invalid, or the file exists already.
-        NotFound: the session does not exist.
         SmartForkError: the file cannot be written.
     """
     located = sessions.locate(reference)
@@ -138,23 +133,17 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
 
 
 def side_by_side(workers: Sequence[Compared]) -> Shown:
-    """Return the values of the template that compares workers: the workers, and their prompts without repetitions."""
+    """Return the values of the template that compares workers: the workers, and their different prompts."""
     return {"compared": workers, "prompts": list(dict.fromkeys(one.prompt for one in workers if one.prompt))}
 
 
 def comparison(workers: Sequence[Compared]) -> str:
-    """Render compared workers (agents that smart-fork started) as one HTML file, with a column for each worker."""
+    """Render compared workers (agents that smart-fork started) as one HTML file, with a column for each."""
     return written("comparison.html", side_by_side(workers), {"style": own_style()})
 
 
 def write_comparison(workers: Sequence[Compared], path: Path) -> None:
-    """Write a comparison of workers to an HTML file that only its owner can read.
-
-    An existing file is replaced. A symbolic link is not followed.
-
-    Raises:
-        SmartForkError: the file cannot be written.
-    """
+    """Write a comparison of workers to an HTML file that only its owner can read, also over an existing one."""
     write_private(path, comparison(workers), force=True)
 
 
@@ -225,7 +214,7 @@ def _diff(diff: FileDiff) -> Iterator[str]:
 
 
 def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield `lines` as a fenced Markdown code block. The fence is longer than any run of backticks in them."""
+    """Yield `lines` as a Markdown code block, with a fence longer than any run of backticks in them."""
     longest = max((len(run) for line in lines for run in line.split() if set(run) == {"`"}), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"  {fence}{language}"

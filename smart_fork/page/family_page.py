@@ -38,10 +38,7 @@ MAX_QUESTIONS, MAX_PARTED_FILES = 20, 30
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """The part of a session that another session does not share: its prompts, edited files, outcome and tokens.
-
-    `more` counts further prompts that are not listed.
-    """
+    """The part of a session that another session does not share. `more` counts prompts that are not listed."""
 
     session_id: str
     agent_type: str
@@ -72,8 +69,8 @@ class SessionDifferences:
 class OwnBeginning:
     """The turn numbers where a session's own part starts: the part that another session does not share.
 
-    `asked` is where the own part's first exchange (a prompt with its answer) begins. `done` is the first own turn. It
-    can be later in that exchange, if the prompt is shared and only the rest of the answer is not.
+    `asked` is where its first exchange (a prompt with its answer) begins. `done` is the first own turn, which is later
+    if the prompt is shared and only the rest of the answer is not.
     """
 
     asked: int
@@ -83,8 +80,8 @@ class OwnBeginning:
 def own_beginning(session: Session, other: Session) -> OwnBeginning:
     """Find where `session` begins to differ from `other`.
 
-    Exchanges that only `other` has are skipped. A prompt counts as shared if `other` has it later, followed by the
-    same answer.
+    Exchanges that only `other` has are skipped. A prompt counts as shared if `other` has it later, followed by the same
+    answer.
     """
     there, place = [[said for _, said in _spoken(exchange)] for exchange in other.exchanges()], 0
     for exchange in session.exchanges():
@@ -102,9 +99,7 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
 
 
 def differences(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> SessionDifferences:
-    """Compare two sessions: the exchanges that they share, and what each did alone. `works` are the codecs of their
-    agents.
-    """
+    """Compare two sessions: the exchanges that they share, and what each did alone, read by their agents' codecs."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
@@ -129,7 +124,6 @@ def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
 
 
 def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
-    """Return True if `there` contains all messages of `said` in the same order."""
     rest = iter(there)
     return all(one in rest for one in said)
 
@@ -140,9 +134,7 @@ def _answer(session: Session, turns: range) -> str:
 
 
 def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list[FileDiff]]:
-    """Return the changes of files that a session's `turns` made, by path. Paths are relative to the session's
-    directory.
-    """
+    """Return a session's changes of files in these turns, by path relative to the session's directory."""
     steps, found = Steps(session, work), dict[str, list[FileDiff]]()
     for number in turns:
         for step in steps.of(number):
@@ -164,11 +156,8 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Return the template values for the page of a session's family (the session and its forks).
 
-    They are the time line, each member's own work, and the `best` member to fork. If the query names two members `a`
-    and `b`, these are compared.
-
-    Raises:
-        SmartForkError: the session does not exist, or it cannot be read.
+    They are the time line, each member's own work, and the `best` member to fork. Two members `a` and `b` in the query
+    are compared.
     """
     family = lineage(located(place).reference)
     own = own_works(family.sessions)
@@ -190,9 +179,7 @@ def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
-    """Compare the members of a family (a session and its forks) with the ids `first` and `second`, or return the
-    reason why they cannot be compared.
-    """
+    """Compare two members of a family (a session and its forks) by id, or return why they cannot be compared."""
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
@@ -213,9 +200,8 @@ TICKS = 4
 class TimelineRow:
     """One session's row on a family's time line. All positions are percent of the width.
 
-    The session lasts from `start` to `end`. `above` is the position of the line that comes down from its parent.
-    `passing` are positions of lines between other sessions that cross this row. `below` are positions of the lines
-    down to the session's own forks.
+    The session lasts from `start` to `end`. The line from its parent comes down at `above`, those to its forks go down
+    at `below`. Lines between other sessions cross the row at `passing`.
     """
 
     start: float
@@ -226,18 +212,13 @@ class TimelineRow:
 
     @property
     def until(self) -> float | None:
-        """Return the position of the session's last fork if the fork was made after the session's end; otherwise
-        `None`.
-
-        The page extends the session's bar to this position.
-        """
+        """Return where the page extends the session's bar to: its last fork after its end, or `None`."""
         last = max(self.below, default=0.0)
         return last if last > self.end else None
 
 
 def timeline(sessions: Sequence[Relative]) -> tuple[list[TimelineRow], list[str]]:
-    """Return a row for each session of a family (a session and its forks), and the times of `TICKS` equally spaced
-    ticks.
+    """Return a row for each session of a family (a session and its forks), and the times of `TICKS` ticks.
 
     The bar of a session with unknown times has the whole width.
     """
@@ -298,14 +279,11 @@ class OwnWork:
 
     @property
     def more(self) -> int:
-        """Return the number of edited files beyond those that the page names."""
         return max(0, len(self.files) - MAX_FILES)
 
 
 def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
-    """Return, by session id, what each member of a family (a session and its forks) did after it was forked.
-    Unreadable sessions are missing.
-    """
+    """Return what each readable member of a family (a session and its forks) did after it was forked, by id."""
     read = dict(_read(family))
     found = {}
     for one in family:
@@ -316,7 +294,7 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
-    """Return what a session did beyond its parent; without a parent, all that it did. The function reads no files."""
+    """Return what a session did beyond its parent; without a parent, all that it did."""
     begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
     turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
@@ -332,10 +310,9 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
-    """Return a name for each session of a family (a session and its forks), by id: its title, or its id if it has no
-    title.
+    """Return a name for each session of a family (a session and its forks), by id: its title, or its id.
 
-    A fork with its parent's title is named by its first own prompt. The function reads no files.
+    A fork with its parent's title is named by its first own prompt.
     """
     titles = {one.session_id: one.title for one in family}
     names = {}
@@ -347,10 +324,10 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 
 
 def best_of(family: Iterable[Relative]) -> str:
-    """Return the id of the family's member to fork: the session that search ranks first among equally good answers.
+    """Return the id of the family's member to fork: the one that search ranks first among equally good answers.
 
-    Only sessions with committed work or passed tests are considered. Return "" if no session qualifies, or if fewer
-    than two members have a log.
+    Only sessions with committed work or passed tests are considered. Return "" if none qualifies, or if fewer than two
+    members have a log.
     """
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:

@@ -1,10 +1,8 @@
-"""The rendering of templates, Markdown and code as HTML. Its headers forbid a page to load anything from other sites.
+"""The rendering of templates, Markdown and code as HTML. Its headers forbid a page to load from other sites.
 
-Style sheets, scripts and templates are read when the program starts, since an upgrade replaces the files. Their
-addresses contain a digest of their content, so that a browser asks for each only once.
-
-HTML in a message's Markdown is not rendered but shown as text. Templates escape all text that is not `Markup`. Links
-lead only to the web or to mail, images become words, and no message can set a class, an id or a style.
+Style sheets, scripts and templates are read when the program starts, since an upgrade replaces the files. HTML in a
+message's Markdown is shown as text. Templates escape all text that is not `Markup`. Links lead only to the web or to
+mail, images become words, and no message can set a class, an id or a style.
 """
 
 from __future__ import annotations
@@ -84,17 +82,13 @@ def address(name: str) -> str:
 
 
 def own_style() -> Mapping[str, str]:
-    """Return the style sheets to embed in a file: their `text`, and a `digest` for the file's content security
-    policy.
-    """
+    """Return the style sheets to embed in a file, as `text` with its `digest` for the content security policy."""
     text = "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
     return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def answer(name: str, version: str) -> Response:
-    """Return the style sheet or script `name`. With the current `version` in its address a browser may keep it
-    forever.
-    """
+    """Return the style sheet or script `name`, which a browser may keep forever with the current `version`."""
     file = FILES.get(name)
     if file is None:
         return PlainTextResponse("no such file\n", 404)
@@ -150,7 +144,7 @@ def place(path: str | None, home: str | None = None) -> str:
 def with_tilde(command: str, home: str | None = None) -> str:
     """Shorten the home directory to ``~`` in a command that begins with `cd` to a directory below it.
 
-    A command with a quoted directory stays as it is, because a shell expands no quoted ``~``.
+    A shell does not expand ``~`` in quotes, so a quoted directory stays.
     """
     start = f"cd {home or Path.home()}/"
     return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
@@ -175,9 +169,7 @@ class NamedWorker(Protocol):
 
 
 def is_named(one: NamedWorker) -> bool:
-    """Return True if the user gave the worker its name. Other names are the worker's id or the first words of its
-    prompt.
-    """
+    """Return True if the user gave the worker its name, which else is its id or the start of its prompt."""
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
@@ -200,9 +192,7 @@ class Addressed(Protocol):
 
 
 def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
-    """Return the address of a session's page at message `at`. `kind` selects another page about it, such as
-    "family".
-    """
+    """Return the address of a session's page at message `at`, or of a page of another `kind`, such as "family"."""
     path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
@@ -279,10 +269,7 @@ def _colour_of(kind: Any) -> str:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """Escape `text` and highlight the words of a search question in it.
-
-    A word of at least `_STEM` letters also matches the beginning of a longer word.
-    """
+    """Escape `text` and highlight the words of a search question, also as beginnings of longer words."""
     wanted = {word.lower() for word in words}
     stems = tuple(word for word in wanted if len(word) >= _STEM)
 
@@ -300,7 +287,7 @@ class _Renderer(RendererHTML):
         return str(_marked(tokens[idx].content, env.get("words", ())))
 
     def softbreak(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """Render a single line break in Markdown as ``<br>``, because agents' logs are written line by line."""
+        """Render a line break as ``<br>``, because agents' logs are written line by line."""
         return "<br>\n"
 
     hardbreak = softbreak
@@ -333,7 +320,7 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """Render a table cell with a class for its alignment, because the page's policy allows no style attribute."""
+        """Render a table cell with a class for its alignment: the page's policy allows no style attribute."""
         align = str(tokens[idx].attrGet("style") or "").removeprefix("text-align:")
         return f'<{tokens[idx].tag} class="{align}">' if align in ("center", "right") else f"<{tokens[idx].tag}>"
 
@@ -386,12 +373,12 @@ Shown = PageValues | Mapping[str, Any]
 
 
 def rendered(template: str, *shown: Shown, status: int = 200) -> Response:
-    """Render a template as an HTML response. The template can use the fields or keys of `shown` as names."""
+    """Render a template as an HTML response. It can use the fields or keys of `shown` as names."""
     return HTMLResponse(written(template, *shown), status, HEADERS)
 
 
 def written(template: str, *shown: Shown) -> str:
-    """Render a template as text. The template can use the fields or keys of `shown` as names."""
+    """Render a template as text. It can use the fields or keys of `shown` as names."""
     return _environment.get_template(template).render(_known(shown))
 
 
@@ -401,10 +388,7 @@ def streamed(template: str, *shown: Shown, status: int = 200) -> Response:
 
 
 def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
-    """Yield a rendered template in pieces of at least `PIECE_CHARACTERS`.
-
-    A template can write ``send_now`` to send a smaller piece immediately.
-    """
+    """Yield a rendered template in pieces of `PIECE_CHARACTERS`, or smaller ones where it has ``send_now``."""
     pieces, size = list[str](), 0
     for piece in _environment.get_template(template).generate(known):
         if piece != _NOW:
@@ -430,22 +414,22 @@ def problem(error: SmartForkError, status: int | None = None) -> Response:
 
 
 def sign_in_page(status: int = 401) -> Response:
-    """Return the page where a user types the code of ``smart-fork open``, for a browser that has not signed in."""
+    """Return the page where a user types the code of ``smart-fork open``."""
     return rendered("enter.html", status=status)
 
 
 def code_file(address: str, code: str) -> bytes:
-    """Return an HTML file: when a browser opens it, the file sends the sign-in `code` to the page at `address`."""
+    """Return an HTML file that sends the sign-in `code` to the page at `address` when a browser opens it."""
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
 def as_given(text: str) -> Markup:
-    """Escape the value of a form's hidden field, invisible characters too, so that the browser returns it unchanged."""
+    """Escape the value of a hidden field, invisible characters too, so that the browser returns it unchanged."""
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escaped(text))))  # noqa: S704 - escaped
 
 
 def _seen(value: object) -> object:
-    """Prepare a value for a template: remove control, direction and invisible characters from plain text."""
+    """Remove control, direction and invisible characters from plain text for a template."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

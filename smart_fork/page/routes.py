@@ -70,13 +70,10 @@ ASKED = ("session", "project", *_SAID, "form", "seen")
 
 
 def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) -> Forked:
-    """Start the fork that a form asks for. With `dry_run`, only plan it.
+    """Start the fork that a form asks for, or with `dry_run` only plan it.
 
     If the form sets a budget, `library` selects the exchanges that fit. A shared session is first written to this
     machine, for the form's project.
-
-    Raises:
-        SmartForkError: nothing was started.
     """
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
@@ -94,9 +91,6 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
 
     `parts` describes the tokens of the whole session. `chosen` is the command-line option for the form's choice, such
     as ``--at``. `moved` are the exchanges that the user keeps or drops by hand.
-
-    Raises:
-        SmartForkError: the fork could not be started.
     """
     form = _in_way(form)
     would = forked(form, library=library, dry_run=True)
@@ -110,7 +104,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the form with its pressed button turned into fields: the button sets a fork point (`at`) or a budget."""
+    """Return the form with its pressed button turned into a fork point (`at`) or a budget."""
     way = form.get("way", "")
     name, _, value = way.removeprefix("--").partition(" ")
     if name == "budget":
@@ -119,14 +113,14 @@ def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _option(given: Mapping[str, str]) -> str:
-    """Return the command-line option for the form's choice: ``--at`` or ``--budget``. Empty for the whole session."""
+    """Return the command-line option for the form's choice: ``--at`` or ``--budget``; "" for the whole session."""
     if budget := given.get("budget", ""):
         return f"--budget {parse_amount(budget)}"
     return f"--at {given['at']}" if given.get("at") else ""
 
 
 def _keeps(option: str) -> str:
-    """Describe in words the part of a session that a fork with the command-line option `option` keeps."""
+    """Describe the part of a session that a fork with this command-line option keeps."""
     name, _, value = option.removeprefix("--").partition(" ")
     if name == "budget":
         return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
@@ -158,7 +152,7 @@ class WorkerActionResult:
 
 
 def act_on_worker(form: Mapping[str, str]) -> WorkerActionResult:
-    """Do what a form on a worker's card asks: answer the worker's question, send it a message, or end it.
+    """Do what a form on a worker's card asks: answer its question, send it a message, or end it.
 
     Raises:
         SmartForkError: the action failed.
@@ -199,7 +193,6 @@ class WorkerViews:
         self._listeners = 0
 
     def routes(self) -> list[Route]:
-        """Return the routes of the pages that show workers and act on them."""
         return [
             Route("/workers", self._endpoints.page("workers.html", self._workers)),
             Route("/board", partial(self._fragment, "board.html")),
@@ -230,8 +223,7 @@ class WorkerViews:
         return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        """Yield server-sent events for one browser: one for each change of the worker board (the page of running
-        workers).
+        """Yield a server-sent event for each change of the worker board, to one browser.
 
         If too many browsers listen, yield one event that tells the browser to reconnect later.
         """
@@ -259,10 +251,7 @@ def _event(view: BoardView) -> bytes:
 def compared(wanted: list[str]) -> Shown:
     """Return the template values that compare workers with these ids or names.
 
-    Without names, the workers of the last fan-out (one prompt given to several workers) are compared.
-
-    Raises:
-        SmartForkError: a worker does not exist.
+    Without names, these are the workers of the last fan-out (one prompt given to several workers).
     """
     return side_by_side(compare(list(dict.fromkeys(wanted))[:MAX_COMPARED], Processes(), patch=True))
 
@@ -281,11 +270,10 @@ class ProjectHoldings:
 
 
 def holdings(checked: Checked | None = None) -> Shown:
-    """Return the template values of the index page: the index's status, its projects, cuts (turns removed from logs)
-    and forgotten sessions.
+    """Return the template values of the index page: the index's status, its projects, cuts and forgotten sessions.
 
-    `trouble` is the error if the index cannot be used. `kept` are the agents of which smart-fork keeps copies of the
-    logs. `checked` is the result of a requested check, if any.
+    `trouble` is the error if the index cannot be used. `kept` are the agents with kept copies of logs. `checked` is the
+    result of a requested check.
     """
     kept = tuple(agent.name for agent in READERS if kept_logs.copies_wanted(agent))
     beside = {"cuts": _cuts(), "gone": _gone(), "kept": kept, "checked": checked}
@@ -299,7 +287,7 @@ def holdings(checked: Checked | None = None) -> Shown:
 
 
 def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
-    """Group the counts of indexed sessions by project. The project that was used last comes first."""
+    """Group the counts of indexed sessions by project, the one that was used last first."""
     grouped = groupby(sorted(held, key=lambda one: one.root), key=lambda one: one.root)
     found = []
     for root, same in grouped:
@@ -317,9 +305,7 @@ def checked(_: Mapping[str, str]) -> Checked:
 
 
 def _cuts() -> tuple[tuple[str, LastCut], ...]:
-    """Return the latest cuts (turns removed from a session's log) that can be undone: session id and cut, newest
-    first.
-    """
+    """Return the latest cuts that can be undone, newest first: the session's id, and the cut."""
     sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.noted_changes()) if one.session_id)
     found = ((session, last_cut(session)) for session in sessions)
     standing: dict[str, tuple[str, LastCut]] = {}
@@ -330,7 +316,7 @@ def _cuts() -> tuple[tuple[str, LastCut], ...]:
 
 
 def _gone() -> tuple[tuple[str, str, str], ...]:
-    """Return the sessions that the user had forgotten (removed for good), newest first: agent, id and time of each."""
+    """Return the latest sessions that were forgotten (removed for good), newest first: agent, id and time of each."""
     try:
         listed = forgotten()
     except OSError:
@@ -369,7 +355,6 @@ class Page:
         return Endpoints(self.sign_in.forms, self.board, self.state)
 
     def routes(self) -> list[Route]:
-        """Return the routes of the web page for browsers."""
         fork = partial(forked, library=self.library)
         return [
             *SearchViews(self.endpoints, self.library, self.project_cookie).routes(),
@@ -387,16 +372,11 @@ class Page:
         ]
 
     def for_programs(self) -> list[Route]:
-        """Return the route where ``smart-fork open`` gets a sign-in code.
-
-        The route is not for browsers, so that a signed-in browser cannot sign in another one.
-        """
+        """Return the route where ``smart-fork open`` gets a sign-in code. A signed-in browser cannot use it."""
         return [Route("/code", self._code, methods=["POST"])]
 
     async def lost(self, request: Request, _: Exception) -> Response:
-        """Answer a request for an unknown address with status 404: a page for a browser, plain text for other
-        programs.
-        """
+        """Answer an unknown address with status 404: a page for a browser, plain text for other programs."""
         if "text/html" not in request.headers.get("Accept", ""):
             return PlainTextResponse("Not Found", 404)
         return await self.endpoints.problem(NotFound("There is no page at this address", "Search, or choose a view."))
@@ -409,10 +389,9 @@ class Page:
         return holdings(self.endpoints.kept(asked.get("checked"), Checked))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
-        """Return the template values of the page that is shown after a fork: the fork and its worker.
+        """Return the template values of the page after a fork: the fork and its worker.
 
-        If another window had sent equal fields just before, no second fork was started. Then `twin` is that window's
-        form, and its fork is shown.
+        `twin` is the form of another window with equal fields, if its fork is shown instead of a second one.
         """
         fork, twin = self.endpoints.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
         return {"fork": fork, "worker": fork.worker_id, "board": self.board.view(fresh=True), "twin": twin}

@@ -49,7 +49,7 @@ _MAX_BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class FacetChoice:
-    """One value of a search filter. `by` are the filters in the address of the link that selects this value."""
+    """One value of a search filter. `by` are the filters in the address of the link that selects it."""
 
     title: str
     chosen: bool
@@ -60,7 +60,7 @@ class FacetChoice:
 class Facet:
     """One filter of the search page, such as "Branch", with the values to choose from.
 
-    `without` are the other filters in use, for a link that removes this one; `None` if this filter is not in use.
+    `without` are the other filters in use, for a link that removes this one; `None` if it is not in use.
     """
 
     title: str
@@ -69,9 +69,7 @@ class Facet:
 
 
 def age_of(hit: Hit, now: datetime | None = None) -> str:
-    """Return the narrowest age group of a hit (a found session): "7", "30" or "365" (days since the session's last
-    use), or "older".
-    """
+    """Return the narrowest age group of a hit (found session) in days: "7", "30", "365" or "older"."""
     then = time_of(hit.last_activity)
     if then is None:
         return "older"
@@ -93,7 +91,7 @@ _NAMES: Mapping[str, tuple[str, Callable[[Hit, str], bool]]] = {
 
 
 def chosen(asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the filters (branch, age, outcome) in an address's query. Other parameters are ignored."""
+    """Return the filters (branch, age, outcome) in an address's query."""
     found = {name: asked.get(name, "") for name in _NAMES}
     if found["age"] not in _AGES:
         found["age"] = ""
@@ -101,14 +99,14 @@ def chosen(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def narrowed(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Hit, ...]:
-    """Return the hits (found sessions) that pass all filters in `by`, a mapping of filter names to values."""
+    """Return the hits (found sessions) that pass all filters in `by`, from name to value."""
     return tuple(hit for hit in hits if all(_NAMES[name][1](hit, value) for name, value in by.items()))
 
 
 def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
     """Return the filters to show beside the hits (found sessions). `by` are the filters in use.
 
-    A filter that is not in use appears only if the hits have different values for it.
+    Another filter appears only if the hits have different values for it.
     """
     branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MAX_BRANCHES]
     outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
@@ -169,10 +167,9 @@ WORTH = 0.05
 class SearchPage(PageValues):
     """The values of the search page: the question `q`, its `answer`, and the filters.
 
-    `also` are other phrasings. `recent` are the latest sessions if there is no question. `code` are the fields that
-    ask who wrote code: a line or file, a commit, the uncommitted changes. `by` are the filters in use, and `offered`
-    the filters to choose from. `exchanges` and `reasons` are keyed by session. `fits` is False if every hit is
-    unlikely. `new` is the command that starts a new session instead.
+    `also` are other phrasings. `recent` are the latest sessions without a question. `code` are the fields that ask who
+    wrote code. `by` are the filters in use, `offered` those to choose from. `exchanges` and `reasons` are keyed by
+    session. `fits` is False if every hit is unlikely. `new` is the command that starts a new session instead.
     """
 
     q: str
@@ -202,9 +199,9 @@ class SearchPage(PageValues):
 
 
 def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) -> SearchPage:
-    """Answer the question in the query `asked`. Without a question, list the latest sessions.
+    """Answer the question in the query `asked`, with the phrasings `also`. Without one, list the latest sessions.
 
-    `also` are other phrasings of the question. An error is returned as the page's `problem`.
+    An error is returned as the page's `problem`.
     """
     intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
     code = {name: value for name in ("line", "commit", "changes") if (value := asked.get(name, "").strip())}
@@ -221,10 +218,7 @@ def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) ->
 
 
 def lines_in(fields: Iterable[str]) -> list[str]:
-    """Return the lines of a form field with several lines, without empty ones.
-
-    A form sends all lines in one field; an address repeats the field for each line.
-    """
+    """Return the lines of a form field, or of a repeated field of an address, without empty ones."""
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
@@ -275,7 +269,7 @@ def projects() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SessionLine:
-    """A session as one line of a list. `tokens` is 0 and `outcome` is "unknown" until the session is indexed."""
+    """A session as one line of a list. `tokens` and `outcome` are unknown until it is indexed."""
 
     agent_type: AgentName
     session_id: str
@@ -290,8 +284,7 @@ class SessionLine:
 
 
 def home(search: SearchPage) -> Shown:
-    """Return the template values of the screen without a question: the latest sessions, and a chart of sessions by
-    week.
+    """Return the template values of the first screen: the latest sessions, and a chart of sessions by week.
 
     If there are no sessions, `steps` says how far a new user's setup is.
     """
@@ -300,7 +293,7 @@ def home(search: SearchPage) -> Shown:
 
 
 def _activity(search: SearchPage) -> Activity:
-    """Return the counts of sessions by agent and week, limited to the page's project and agent if it has them."""
+    """Return the counts of sessions by agent and week, of the page's project and agent if it has them."""
     within = project_of(Path(search.project)) if search.project else None
     try:
         with opened() as store:
@@ -311,9 +304,7 @@ def _activity(search: SearchPage) -> Activity:
 
 
 def activity(held: Iterable[Holding], today: date) -> Activity:
-    """Count the sessions in `held` by agent, week and outcome for a chart, the busiest agent first. The function reads
-    no files.
-    """
+    """Count the sessions in `held` by agent, week and outcome for a chart, the busiest agent first."""
     ages = {(today - timedelta(days)).isoformat(): days // 7 for days in range(7 * WEEKS)}
     found: defaultdict[AgentName, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in range(WEEKS)])
     for one in held:
@@ -351,9 +342,7 @@ def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
 
 
 def _steps() -> Shown:
-    """Return a beginner's progress: the agents found, the number of their logs, and the number of logs already
-    indexed.
-    """
+    """Return a beginner's progress: the agents found, the number of their logs, and how many are indexed."""
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
     present = tuple(AGENTS.title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
     here = {"agents": present, "logs": sum(logs.values()), "sessions": 0, "read": 0}
@@ -372,11 +361,10 @@ MAX_MEMBERS = 5
 
 
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> Shown:
-    """Return the template values for the list of the latest sessions, and of the sessions that the project's team
-    shares.
+    """Return the template values for the list of the latest sessions, and of those that the project's team shares.
 
-    Sessions begun by programs are only counted, as `hidden`. With `automated` they are listed, too. `gone` are prompts
-    of deleted sessions.
+    Sessions begun by programs are only counted, as `hidden`, unless `automated` is set. `gone` are prompts of deleted
+    sessions.
 
     Raises:
         Usage: the project or the agent does not exist.
@@ -403,11 +391,7 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
 
 
 def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the list of families (sessions with forks), the last used first.
-
-    Raises:
-        IndexUnavailable: the index cannot be used.
-    """
+    """Return the template values for the list of families (sessions with forks), the last used first."""
     with opened() as store:
         found = [store.family(root) for root in store.families(MAX_FAMILIES)]
     lines = [_family_line([row for row in rows if permits(row)]) for rows in found]
@@ -415,7 +399,7 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 
 
 def _family_line(rows: list[SessionRow]) -> Shown | None:
-    """Return a family (a session and its forks) as a list line: its latest member, its size, and some other members.
+    """Return a family (a session and its forks) as a list line: its latest member, its size, and some others.
 
     Return `None` for a session without forks.
     """
@@ -432,14 +416,13 @@ def _of(row: SessionRow) -> SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SearchViews:
-    """The routes of the search and the lists. `library` searches sessions; a cookie keeps each browser's project."""
+    """The routes of the search and the lists. A cookie keeps each browser's project."""
 
     endpoints: Endpoints
     library: Opening
     project_cookie: ProjectCookie
 
     def routes(self) -> list[Route]:
-        """Return the routes of the search page, and of the lists of sessions and families."""
         return [
             Route("/", self._search),
             Route("/results", self._results),
@@ -477,7 +460,7 @@ class SearchViews:
         return await self.endpoints.shown("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: ProjectChoice) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """Search with the question of a request. Without a question, return the values of the first screen."""
+        """Search with the question of a request; without one, return the values of the first screen."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:

@@ -78,9 +78,9 @@ class SessionPage(PageValues):
     """The values of a session's page. If a session has neither a log nor a copy, only its `export` is shown.
 
     `fork` is the message at which a fork form is open. For a teammate's session, `kind` is "shared", `owner` is the
-    teammate, and `within` is the project. The addresses of sub-agents begin with `way`, and those of tool outputs with
-    `outputs`. `mark` identifies the shown state, and `since` is the change since an earlier state. `resumed` is the
-    part that the agent loads, if it does not load everything.
+    teammate, and `within` is the project. The addresses of sub-agents begin with `way`, those of tool outputs with
+    `outputs`. `mark` identifies the shown state, and `since` is the change since an earlier one. `resumed` is the part
+    that the agent loads, if not everything.
     """
 
     one: AddressedSession
@@ -123,8 +123,7 @@ def located(place: Mapping[str, str]) -> Located:
 
 @bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
-    """Return the values of a session's page. The session is read from its log; without a log, from smart-fork's copy
-    of it; without both, from its export.
+    """Return the values of a session's page, from its log, from smart-fork's copy of it, or from its export.
 
     Raises:
         SmartForkError: the session or the requested message does not exist.
@@ -175,11 +174,10 @@ def read_of(
 
 
 def changes_since(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
-    """Return what changed in a session since the state that a page showed, and the address that shows the new
-    messages.
+    """Return a session's changes since a page showed it, and the address that shows the new messages.
 
-    The field `mark` of the query `asked` is a digest of that state. With a `project`, the session is one that the
-    project's team shares.
+    `mark` in the query `asked` is a digest of the shown state. With a `project`, the session is one that its team
+    shares.
 
     Raises:
         SmartForkError: the mark is invalid, or the shared session cannot be read now.
@@ -206,9 +204,7 @@ def number(text: str | None) -> int | None:
 
 
 def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
-    """Return the values of the page of a session that a teammate shares, read from the team's server.
-
-    Nothing is written to this machine.
+    """Return the values of the page of a teammate's session, read from the team's server and not stored here.
 
     Raises:
         SmartForkError: the session or message does not exist, may not be read, or the server does not answer.
@@ -226,11 +222,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
 
 
 def subagent_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for a sub-agent's conversation.
-
-    Raises:
-        SmartForkError: the session, the sub-agent or the message does not exist.
-    """
+    """Return the template values for a sub-agent's conversation."""
     there = located(place)
     parent, session = subagent(place)
     at, agent = number(asked.get("at")), AGENTS[there.agent]
@@ -254,7 +246,7 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
     """Return the session and the sub-agent's conversation that an address names.
 
     Raises:
-        SmartForkError: the session or the sub-agent does not exist, or its log cannot be read.
+        NotFound: the sub-agent does not exist, or its log cannot be read.
     """
     there, name = located(place), place["name"]
     agents = AGENTS[there.agent].subagents
@@ -272,7 +264,7 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of one tool call, which the address names by turn and index.
+    """Return the template values for the whole output of one tool call, by the turn and index in the address.
 
     Raises:
         SmartForkError: the session, its log or the step does not exist, or the session has changed since it was shown.
@@ -304,11 +296,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the git commits made in a session. `made` is `None` if no commit is known.
-
-    Raises:
-        SmartForkError: the session does not exist, or its log is gone.
-    """
+    """Return the template values for the git commits made in a session. `made` is `None` if no commit is known."""
     there = located(place)
     session = sessions.look_into(there)
     made = commits_made([(there.agent, there.session_id)], session.cwd).get(there.session_id)
@@ -319,12 +307,7 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 
 @bounded()
 def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values of the page that asks whether to forget a session (remove it from the index for
-    good).
-
-    Raises:
-        SmartForkError: the session does not exist.
-    """
+    """Return the template values of the page that asks whether to forget a session (remove it for good)."""
     located = sessions.locate(asked.get("session", ""))
     try:
         about = title(sessions.look_into(located).title)
@@ -334,20 +317,16 @@ def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def removed(form: Mapping[str, str]) -> erasure.Removal:
-    """Forget a session (remove it from the index for good), or undo that, as a form asks.
-
-    Raises:
-        SmartForkError: nothing was changed.
-    """
+    """Forget a session (remove it from the index for good), or undo that, as a form asks."""
     session = _named_session(form)
     return erasure.undo_forgetting(session) if form.get("do") == "undo" else erasure.forget(session)
 
 
 def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Plan a cut (removing turns from a session's log), and return the template values to show it. Nothing is changed.
+    """Plan a cut (removing turns from a session's log), and return the template values to show it.
 
     With `secrets` in the query, secrets are masked instead. The form sends back `shown`, a fingerprint of the plan.
-    `said` maps turn numbers to the start of each turn's text; for a turn without text, to its tool calls.
+    `said` maps turn numbers to the start of each turn's text or tool calls.
 
     Raises:
         SmartForkError: the cut would be refused.
@@ -371,9 +350,6 @@ def excised(form: Mapping[str, str]) -> Excised:
     """Cut turns out of a session, or mask its secrets, in all files that hold them.
 
     The cut must match the plan that the form showed: after another cut, the turn numbers may mean other turns.
-
-    Raises:
-        SmartForkError: nothing was cut.
     """
 
     def as_shown(planned: CutPlan) -> bool:
@@ -408,11 +384,7 @@ def _named_session(form: Mapping[str, str]) -> str:
 
 
 def undone(form: Mapping[str, str]) -> RolledBack:
-    """Undo the last cut (turns removed from a session's log), in all files that the cut changed.
-
-    Raises:
-        SmartForkError: nothing was undone.
-    """
+    """Undo the last cut (turns removed from a session's log), in all files that the cut changed."""
     cut = last_cut(form.get("session", ""))
     if cut is None or cut.snapshot != form.get("snapshot"):
         raise NotFound("This cut was already undone, or a later one was made", "Open the session again.")
@@ -423,11 +395,7 @@ _MARKS = {"pin": session_notes.PINNED, "archive": session_notes.ARCHIVED}
 
 
 def noted(form: Mapping[str, str]) -> NotedSession:
-    """Set or remove a session's verdict, tag, pin or archive mark, as a form asks.
-
-    Raises:
-        SmartForkError: nothing was noted.
-    """
+    """Set or remove a session's verdict, tag, pin or archive mark, as a form asks."""
     session, (do, _, name) = form.get("session", ""), form.get("do", "").partition(" ")
     if do == "verdict":
         return NotedSession.judge(session, session_notes.outcome(form.get("outcome", "")), form.get("reason", ""))
@@ -449,7 +417,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         return await endpoints.shown("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a browser that asks repeatedly if a session has changed. The response is empty if nothing has."""
+        """Answer a browser that asks repeatedly if a session has changed; with an empty response if not."""
         project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))

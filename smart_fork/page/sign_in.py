@@ -1,7 +1,7 @@
 """Sign-in of browsers with codes and cookies, and the protection of forms from being forged or sent twice.
 
-A private HTML file, which only its owner can read, sends a code that works once. The code is in no command line, which
-every user of the machine can read, and in no address, which the browser's history would keep.
+A private HTML file sends a code that works once. So the code is in no command line, which every user of the machine can
+read, and in no address, which the browser's history would keep.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class SignInCookies:
-    """The cookies of signed-in browsers, stored as digests in `file` to survive restarts. Each cookie is called
-    `name`.
+    """The cookies, called `name`, of signed-in browsers, stored as digests in `file` to survive restarts.
 
     `token` returns the current token of the service. Another token makes all cookies invalid.
     """
@@ -95,9 +94,7 @@ class SignInCookies:
         return -SLACK_SECONDS <= now - begun < MAX_AGE_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
-        """Return the digest under which a cookie is stored. The time of a lookup then reveals nothing about valid
-        cookies.
-        """
+        """Return the digest under which a cookie is stored, so that the time of a lookup reveals nothing."""
         return hashlib.blake2b(value.encode("utf-8", "replace"), key=self._token().encode()[:64]).hexdigest()
 
     def _note(self) -> None:
@@ -161,7 +158,7 @@ class SignInCodes:
         return entry
 
     def use(self, code: str) -> SignInCode | None:
-        """Return the entry of a valid sign-in `code`, or `None`. The code works only once, and its file is deleted."""
+        """Return the entry of a valid sign-in `code`, or `None`. It works only once, and its file is deleted."""
         with self._lock:
             entry = self._open.pop(code, None)
         if entry is None:
@@ -204,9 +201,7 @@ ALIKE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SentForm(Generic[T]):
-    """A form that a browser sent: its fields `asked`, the time `at` of sending, and the pending or finished result
-    `done`.
-    """
+    """A form that a browser sent: its fields, the time of sending, and the pending or finished result `done`."""
 
     asked: Mapping[str, str]
     at: float
@@ -214,7 +209,6 @@ class SentForm(Generic[T]):
 
     @property
     def moment(self) -> str:
-        """Return the time at which the form was sent, in ISO 8601."""
         return datetime.fromtimestamp(self.at, UTC).isoformat()
 
 
@@ -233,16 +227,15 @@ class PageForms(Generic[T]):
         self._sweep()
 
     def new(self, address: str) -> str:
-        """Return a signed name for a new form. It is valid only for the `address` to which the form is sent."""
+        """Return a signed name for a new form, valid only for the `address` to which it is sent."""
         nonce = f"{int(self._now()):x}-{secrets.token_hex(12)}"
         return f"{nonce}.{self._signature(address, nonce)}"
 
     def send(self, address: str, form: str, work: Callable[[], T], *, alike: Mapping[str, str] | None = None) -> T:
-        """Run `work` for the form named `form` and return its result. If the form was sent before, return its earlier
-        result.
+        """Run `work` for `form` and return its result; the earlier result if the form was sent before.
 
         If `work` failed, the form may be sent again. `alike` are the form's fields: if another form with equal fields
-        was sent a moment ago, that form's result is returned, and `work` does not run.
+        was sent a moment ago, that form's result is returned.
 
         Raises:
             Usage: the form's name is invalid, for another address, or expired.
@@ -261,7 +254,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def answer(self, form: str) -> T:
-        """Return the result of the work that the form named `form` started.
+        """Return the result of the work that `form` started.
 
         Raises:
             NotFound: the form was not sent, or its result has been deleted.
@@ -273,9 +266,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def twin(self, form: str) -> SentForm[T] | None:
-        """Return the earlier form that had equal fields, if this form got its result; `None` if this form did its own
-        work.
-        """
+        """Return the earlier form with equal fields that gave this form its result, or `None`."""
         with self._lock:
             sent = self._sent.get(form)
             first = next((name for name, one in self._sent.items() if one is sent), form)
@@ -308,9 +299,7 @@ class PageForms(Generic[T]):
         return nonce
 
     def _note(self, nonce: str) -> None:
-        """Store the name of a sent form before the form's work begins, so that work that a restart interrupts is not
-        repeated.
-        """
+        """Store the name of a sent form before its work begins, so that a restart does not repeat it."""
         try:
             write_new(private_dir(self._folder) / nonce, ())
         except FileExistsError:
@@ -349,5 +338,4 @@ class SignIn:
 
     @staticmethod
     def sign_in_page() -> Response:
-        """Return the page for a browser that has not signed in."""
         return sign_in_page()

@@ -1,6 +1,4 @@
-"""The worker board: a card for each worker (an agent that smart-fork started), in columns such as "Needs you" and
-"Working".
-"""
+"""The worker board: a card for each worker (an agent that smart-fork started), in columns such as "Working"."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ from smart_fork.workers.roster import Observation, WorkerReader
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The size of the conversation that a fork has from its parent: estimated tokens, exchanges, and the agent's
-    working time in seconds.
-    """
+    """The conversation that a fork has from its parent: estimated tokens, exchanges, and seconds of work."""
 
     tokens: int
     exchanges: int
@@ -55,9 +51,7 @@ def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
 
 
 def _worked(turns: Sequence[Turn]) -> float:
-    """Return the seconds from a prompt to the agent's last message after it. Pauses before the next prompt do not
-    count.
-    """
+    """Return the seconds from a prompt to the agent's last message, without pauses before the next prompt."""
     times = [time_of(turn.timestamp) for turn in turns if turn.prompt or turn.role == "assistant"]
     known = [one for one in times if one is not None]
     return max(0.0, (known[-1] - known[0]).total_seconds()) if known else 0.0
@@ -76,9 +70,7 @@ _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class ChangeCount:
-    """The numbers of files changed, and of lines added and removed, in a worker's worktree (its own checkout of the
-    repository).
-    """
+    """The numbers of files changed, and of lines added and removed, in a worker's worktree."""
 
     files: int
     added: int
@@ -86,10 +78,9 @@ class ChangeCount:
 
 
 class WorkSummary(NamedTuple):
-    """A summary of a worker's work: its last words, outcome, changes in its worktree, and the part from its parent.
+    """A summary of a worker's work: its last words, outcome, changes in its worktree, and its parent's part.
 
-    `stamp` is the worker's observed state when the summary was made: status, last activity, tokens. If the state has
-    changed, the summary may be outdated.
+    `stamp` is the worker's observed state when it was made: status, last activity, tokens.
     """
 
     stamp: object
@@ -101,10 +92,10 @@ class WorkSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardCard:
-    """One worker on the board. `hears` is the way to send it a message: `message`, `queue`, `resume`, or "" for none.
+    """One worker on the board. It `hears` a message as `message`, `queue`, `resume`, or "" if it cannot.
 
-    `question` is the worker's question without its `options`. Each option is the number that chooses it, and its text.
-    `together` are the ids of all workers that got the same prompt at one time, this worker included.
+    `question` is the worker's question without its `options`: the number that chooses each, and its text. `together`
+    are the ids of all workers that got the same prompt at one time.
     """
 
     worker: WorkerState
@@ -117,14 +108,12 @@ class BoardCard:
 
     @property
     def asked(self) -> str:
-        """Return a fingerprint of the worker's question. An answer is sent only if the question still has this
-        fingerprint.
-        """
+        """Return a fingerprint of the worker's question. An answer is sent only if it still fits the question."""
         return asked(self.worker.waiting_for)
 
     @property
     def version(self) -> str:
-        """Return a digest of the card's content. A changed digest means that the card must be drawn again."""
+        """Return a digest of the card's content. If it changes, the card must be drawn again."""
         return blake2b(repr(self).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -137,7 +126,7 @@ class BoardView:
 
     @property
     def columns(self) -> tuple[tuple[str, str, tuple[BoardCard, ...]], ...]:
-        """Return the columns in their order, empty columns too: the name, the title and the cards of each."""
+        """Return the name, title and cards of each column in their order, empty columns too."""
         return tuple(
             (key, title, tuple(card for card in self.cards if card.column == key)) for key, title in COLUMNS.items()
         )
@@ -149,19 +138,18 @@ class BoardView:
 
     @property
     def running(self) -> int:
-        """Return the number of workers that have not ended."""
         return sum(card.column != "ended" for card in self.cards)
 
     @property
     def version(self) -> str:
-        """Return a digest of the board's content. A changed digest means that the board must be drawn again."""
+        """Return a digest of the board's content. If it changes, the board must be drawn again."""
         return blake2b("".join(card.version for card in self.cards).encode(), digest_size=8).hexdigest()
 
 
 class WorkerBoard:
-    """The reader of the worker board for all open browser windows. Only one window's request reads workers at a time.
+    """The reader of the worker board for all open browser windows.
 
-    Summaries of unchanged workers are reused.
+    Only one request reads workers at a time, and summaries of unchanged workers are reused.
     """
 
     def __init__(self, around: Machine | None = None) -> None:
@@ -172,9 +160,7 @@ class WorkerBoard:
         self._works: dict[str, WorkSummary] = {}
 
     def view(self, *, fresh: bool = False) -> BoardView:
-        """Return the cards of all workers. They may be `FRESH_SECONDS` old, unless `fresh` asks to read the workers
-        now.
-        """
+        """Return the cards of all workers, which may be `FRESH_SECONDS` old, unless `fresh` reads them now."""
         seen = self._seen
         if not self._looking.acquire(blocking=fresh or seen is None):
             return seen or BoardView()  # somebody else is looking: nobody waits for a terminal that does not answer
@@ -213,7 +199,7 @@ class WorkerBoard:
         self._works = {name: work for name, work in self._works.items() if name in shown}
 
     def _work(self, worker: WorkerRecord, seen: Observation) -> WorkSummary:
-        """Return the summary of a worker's work. The log is read again only if the worker has done something since."""
+        """Return the summary of a worker's work. Its log is read again only if it has done something since."""
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
         known = self._works.get(worker.id)
         if known is None or known.stamp != stamp:
@@ -237,9 +223,7 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return a fingerprint of a worker's question. The fingerprint does not depend on the option that is selected on
-    the screen.
-    """
+    """Return a fingerprint of a worker's question, whichever option is selected on the screen."""
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -272,9 +256,7 @@ def _options(seen: Observation) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Observation) -> str:
-    """Return the text above the answer options in a worker's question. If the options cannot be told apart from the
-    text, return all of it.
-    """
+    """Return a worker's question without the answer options, or whole if they cannot be told apart."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))
@@ -282,8 +264,6 @@ def _question(seen: Observation) -> str:
 
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
-    """Return, by worker id, the ids of all workers that got the same prompt at the same time. Single workers are
-    missing.
-    """
+    """Return the ids of all workers that got the same prompt at the same time, by each one's id."""
     same = (group for groups in grouped_by_start(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}

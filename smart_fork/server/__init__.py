@@ -1,5 +1,6 @@
-"""smart-fork's MCP server: its tools, its prompts, and the connection on stdin and stdout. Modules that are slow to
-import are imported by the first call that needs them.
+"""smart-fork's MCP server: its tools, its prompts, and the connection on stdin and stdout.
+
+Slow modules are imported by the first call that needs them.
 """
 
 from __future__ import annotations
@@ -73,9 +74,7 @@ FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_wor
 
 
 class Server(MCPServer[Any]):
-    """smart-fork's MCP server. It lists only the tools in `FEW`, or all tools if `everything` is set. It runs any tool
-    that is called, listed or not, and refuses an unknown name with a list of the known names.
-    """
+    """smart-fork's MCP server. It lists the tools in `FEW`, or with `everything` all tools, and runs any of them."""
 
     def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -83,9 +82,7 @@ class Server(MCPServer[Any]):
         self.begun = Begun()
 
     async def run_stdio_async(self) -> None:
-        """Serve one client on stdin and stdout. If another process has already read the first lines from stdin, handle
-        these lines first (see `Begun`).
-        """
+        """Serve one client on stdin and stdout, beginning with the lines that another process has read."""
         inner = self._lowlevel_server
         options = inner.create_initialization_options()
         await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
@@ -95,7 +92,7 @@ class Server(MCPServer[Any]):
         return [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
-        """Call the tool `name` with `arguments` and return its result.
+        """Call the tool `name`, listed or not, and return its result.
 
         Raises:
             ToolError: There is no tool of that name, or the tool refuses its arguments.
@@ -113,8 +110,7 @@ _FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 
 
 async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Pass a request on to the server. If its parameters are invalid, raise an error that names the wrong one. This is
-    a middleware of the server.
+    """Pass a request on to the server, as its middleware. Name the wrong parameter of an invalid one.
 
     Raises:
         MCPError: The request is malformed, or comes before the client's handshake.
@@ -146,11 +142,7 @@ _ABSENT = ("resources",)
 
 
 async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Remove capabilities that this server does not have from its answer to a client's handshake. This is a middleware
-    of the server.
-
-    Without it, the MCP SDK announces resources, which this server does not have.
-    """
+    """Remove resources from the capabilities in the answer to a handshake: the SDK announces them in vain."""
     result = await call_next(ctx)
     if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
         for name in _ABSENT:
@@ -159,10 +151,9 @@ async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) 
 
 
 def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
-    """Return an MCP server for any transport. If `embedder` is given, searches use it instead of the configured one.
+    """Return an MCP server for any transport. Searches use `embedder` instead of the configured one.
 
-    The server lists all tools if `everything` is true, and only a few if it is false. If it is `None`, the variable
-    ``SMART_FORK_TOOLS`` decides.
+    It lists all tools if `everything` is true, only a few if it is false, and by default as ``SMART_FORK_TOOLS`` says.
     """
     searching = find_tools.SearchTools(embedder)
     starting = session_tools.SessionTools(searching.library)
@@ -200,10 +191,10 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
 
 
 def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
-    """Serve one client on stdin and stdout until stdin closes, then end the process. `begun` encodes the input that
-    another process has already read from stdin (see `Begun.of`).
+    """Serve one client on stdin and stdout until stdin closes, then end the process.
 
-    The SDK reserves stdout for the protocol: anything that other code prints does not reach the client.
+    `begun` encodes the input that another process has already read (see `Begun.of`). The SDK reserves stdout for the
+    protocol: other output does not reach the client.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # agents end their servers by them

@@ -1,5 +1,4 @@
-"""The context of an MCP tool call: its caller, the caller's project, a thread for the work, and progress reports to
-the client.
+"""The context of an MCP tool call: its caller, the caller's project, a thread for the work, and progress reports.
 
 All facts about the caller are text from another program. So a session id is only compared with known ids, and a path
 counts only if it is a directory.
@@ -66,7 +65,7 @@ def identify(
     *,
     arguments: Mapping[str, Any] | None = None,
 ) -> ToolCaller:
-    """Return the agent, session and project that one request comes from. A value that is unknown is `None`.
+    """Return the agent, session and project that one request comes from.
 
     `client` is the client's own name, `meta` the request's metadata, and `roots` the client's root URIs. `environment`
     and `directory` belong to the server's process. `arguments` are the tool call's.
@@ -89,9 +88,7 @@ def identify(
 
 
 def agent_of(client: str | None) -> Agent | None:
-    """Return the agent that an MCP client belongs to, recognized by the client's name `client`; `None` if unknown. The
-    name may be the agent's, followed by the name of an MCP server.
-    """
+    """Return the agent that an MCP client belongs to, by a part of the client's name; `None` if unknown."""
     name = (client or "").lower()
     signs = [(at, agent) for agent in AGENTS for sign in agent.clients if (at := name.find(sign)) >= 0]
     return min(signs, key=lambda sign: sign[0])[1] if signs else None
@@ -130,14 +127,12 @@ _named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None
 
 
 def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
-    """Return the arguments that the client has sent with a tool call. Arguments that the client omitted, so that their
-    default values apply, are not included.
-    """
+    """Return the arguments that the client has sent with a tool call, without default values."""
     return (ctx.request_context.params or {}).get("arguments") or {}
 
 
 async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
-    """Return the agent, session and project from which a tool call comes; unknown values are `None`."""
+    """Return the agent, session and project from which a tool call comes."""
     where = process_place(ctx) or ProcessPlace({}, Path("/"))
     roots = await _roots(ctx)
     caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent_arguments(ctx)))
@@ -146,7 +141,7 @@ async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
 
 
 def without_session_argument(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
-    """Return the call's arguments without the argument that the agent itself added to name its session."""
+    """Return the call's arguments without the one that the agent itself added to name its session."""
     agent = agent_of(_client(ctx))
     its_own = agent.caller.argument if agent and agent.caller else None
     return {name: value for name, value in arguments.items() if name != its_own}
@@ -159,9 +154,7 @@ def _client(ctx: Context[Any, Any]) -> str | None:
 
 
 def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
-    """Return the environment and the directory of this process, if the calling agent started it. Return `None` if the
-    client uses smart-fork's HTTP service, which no agent started.
-    """
+    """Return this process's environment and directory if the calling agent started it; `None` over HTTP."""
     if ctx.request_context.request is not None:
         return None
     try:
@@ -171,11 +164,9 @@ def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """Return the projects that a client of the HTTP service may ask about: its roots, its workspaces, and the projects
-    that the settings always allow.
+    """Return the projects that a client of the HTTP service may ask about; `None` for all, on stdin and stdout.
 
-    Return `None` for a client on stdin and stdout, which may ask about all projects. Roots and workspaces come from
-    the client itself; the model's arguments cannot add a directory.
+    They are its roots, its workspaces, and those that the settings always allow. The model's arguments cannot add one.
     """
     if process_place(ctx) is not None:
         return None
@@ -190,9 +181,7 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """Return the URIs of the client's MCP roots (the directories that the client offers). The client is asked at most
-    once in a request.
-    """
+    """Return the URIs of the client's MCP roots (directories), asking at most once in a request."""
     request, roots = _named.get()
     if request is ctx.request_context:
         return roots
@@ -208,8 +197,7 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
 
 
 def roots_question(ctx: Context[Any, Any]) -> InputRequests:
-    """Return the MCP question that asks a client of the HTTP service for its roots. Return an empty mapping if the
-    client need not be asked.
+    """Return the MCP question for the roots of a client of the HTTP service; empty if it need not be asked.
 
     A client with the protocol of 2026 or later cannot be asked during a call. So the call ends with the question, and
     the client's next call has the answer.
@@ -223,8 +211,7 @@ def _knows_roots(ctx: Context[Any, Any]) -> bool:
 
 
 def project_for(path: str | None, caller: ToolCaller) -> str:
-    """Return the directory of the project that `path` names, or of the caller's project if `path` is empty. A relative
-    path starts at the caller's directory.
+    """Return the project directory that `path` names, relative to the caller's; without a path, the caller's.
 
     Raises:
         ToolError: The caller's directory is unknown.
@@ -241,8 +228,7 @@ unawaited_answer: ContextVar[Callable[[object], None]] = ContextVar("unawaited_a
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread and return its result. Turn expected errors into tool errors, which also say what to do
-    next.
+    """Run `work` in a thread. Turn expected errors into tool errors, which also say what to do next.
 
     Raises:
         ToolError: The work was refused, or a file could not be read or written.
@@ -276,9 +262,7 @@ Send = Callable[[float, float, str], Awaitable[None]]
 
 
 class Reporter:
-    """An object that sends one tool call's progress notifications to the client. Only the thread of the event loop may
-    use it.
-    """
+    """Sends one tool call's progress notifications to the client, in the thread of the event loop."""
 
     def __init__(self, send: Send, clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send, clock
@@ -289,9 +273,7 @@ class Reporter:
         self._words = ""
 
     async def tell(self, stage: str, done: int, total: int) -> None:
-        """Tell the client that `done` of `total` steps of the stage `stage` are done. The sent numbers also include
-        the steps of earlier stages.
-        """
+        """Tell the client that `done` of `total` steps of a stage are done, added to those of earlier stages."""
         if total == 0:
             return
         now = self._clock()
@@ -313,9 +295,7 @@ class Reporter:
         await self._say(number, total)
 
     async def beat(self) -> None:
-        """Send the last notification again whenever `BEAT_SECONDS` have passed without one, until this task is
-        cancelled.
-        """
+        """Send the last notification again after each `BEAT_SECONDS` without one, until it is cancelled."""
         while True:
             await anyio.sleep(max(0.0, self._told_at + BEAT_SECONDS - self._clock()))
             if self._clock() - self._told_at >= BEAT_SECONDS:
@@ -348,9 +328,7 @@ async def _report(
 
 
 async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
-    """Wait for `work`, a tool call's work, and return its result. Meanwhile, send progress notifications to the
-    client.
-    """
+    """Wait for a tool call's `work` and return its result, with progress notifications meanwhile."""
     before = _reporter.set(Reporter(partial(_report, context, tasks.current.get())))
     beat = asyncio.ensure_future(reporter().beat())
     try:
@@ -361,9 +339,7 @@ async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
 
 
 def progress_callback() -> Progress:
-    """Return a function by which a working thread reports the progress of the current tool call. Its arguments are the
-    stage, and how many of the stage's steps are done and in total.
-    """
+    """Return a function by which a working thread reports a stage, and how many of its steps are done."""
     told = reporter()
 
     def report(stage: str, done: int, total: int) -> None:

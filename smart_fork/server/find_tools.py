@@ -66,7 +66,7 @@ _ONE_OF = "2025-11-25"
 
 @value
 class NoIndex(Value):
-    """The answer of the tool `index_status` if there is no usable search index: the reason and the next steps."""
+    """The answer of the tool `index_status` if there is no usable search index."""
 
     error: str
     message: str
@@ -74,16 +74,16 @@ class NoIndex(Value):
 
 
 class Unanswered(AnswerPending):
-    """The exception that ends a tool call which waits for a person's answer. The client shows the person the question,
-    then repeats the call with the answer.
+    """The end of a tool call that waits for a person's answer. The client asks, then repeats the call with it.
 
     The exception's argument is the call's result until then: the question.
     """
 
 
 def choice_form(ctx: Context[Any, Any]) -> Ask | None:
-    """Return a function that shows the person a form with the found sessions and returns the chosen id; `None` if the
-    client shows no forms.
+    """Return a function that shows the person a form with the found sessions, if the client shows forms.
+
+    It returns the chosen session's id.
     """
     capabilities = ctx.client_capabilities
     offered = capabilities.elicitation if capabilities else None
@@ -144,18 +144,14 @@ def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult
 
 
 def labels(hits: Sequence[Hit]) -> dict[str, str]:
-    """Return a line of text for each found session, by session id. The line has the session's title, agent, date and
-    score. Titles are untrusted quotations.
-    """
+    """Return a line of text for each found session, by id: its title (untrusted), agent, date and score."""
     told = {hit.session_id: _label(hit) for hit in hits}
     often = Counter(told.values())
     return {one: label if often[label] == 1 else f"{label} · {one}" for one, label in told.items()}
 
 
 def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
-    """Return the error for a fork that needs the person's choice among the sessions `hits`, but got none. `why` says
-    why: the person could not be asked, or gave no answer.
-    """
+    """Return the error for a fork without the person's choice among `hits`. `why` says why there is none."""
     several = len(hits) > 1
     what = f"{len(hits)} sessions have about the same score" if several else f"it loads {_tokens(hits[0])}"
     ask = "Ask the user which one. If you cannot ask, choose by their work." if several else _LESS
@@ -163,9 +159,7 @@ def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
 
 
 def declined_error(hits: Sequence[Hit]) -> NotFound:
-    """Return the error for a person who refused to fork any of the found sessions `hits`. Codex refuses by itself if
-    its settings forbid questions.
-    """
+    """Return the error for a person, or Codex by its settings, who refused to fork any of `hits`."""
     what = "none of the sessions" if len(hits) > 1 else f"no fork that loads {_tokens(hits[0])}"
     return NotFound(
         f"Nothing was forked: the user chose {what}, or this client did without asking",
@@ -317,9 +311,7 @@ class SearchTools:
 
 
 def after_search(answer: Answer) -> str:
-    """Return the advice to the model after a search, such as to search again with more phrasings; empty if no advice
-    is needed.
-    """
+    """Return the advice to the model after a search, such as to search again with more phrasings; or ""."""
     if answer.hint:
         return answer.hint
     if isinstance(answer, Unsearched):
@@ -350,9 +342,7 @@ def after_search(answer: Answer) -> str:
 
 
 def _cheaper(best: Hit) -> str:
-    """Return advice to fork the best result with fewer tokens: only up to the matching message, or within a token
-    budget. Return an empty text if the search suggests neither, or the result cannot be forked.
-    """
+    """Return advice to fork the best result with fewer tokens, as the search suggests; or ""."""
     at, budget = best.suggested_at, best.suggested_budget
     if not best.can_fork or (at is None and budget is None):
         return ""
@@ -363,7 +353,7 @@ def _cheaper(best: Hit) -> str:
 
 
 def _in_worktree(options: Options) -> Options:
-    """Return the options with ``worktree`` as true or false, even if a model wrote it as a text ("true").
+    """Return the options with ``worktree`` as true or false, even if a model wrote it as a text.
 
     Raises:
         ToolError: Changes are wanted without a worktree.

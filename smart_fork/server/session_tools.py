@@ -1,6 +1,4 @@
-"""The MCP tools that start, list, message and end workers, branch sessions, show a family (a session and its forks)
-and cut turns.
-"""
+"""The MCP tools that start, list, message and end workers, branch sessions, show a session's family and cut turns."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ Orders = Annotated[
 
 
 class SessionTools:
-    """The MCP tools that start workers and branch sessions. With `library`, they choose which exchanges a fork keeps
-    within a token budget.
-    """
+    """The MCP tools that start workers and branch sessions. `library` chooses the exchanges within a token budget."""
 
     def __init__(self, library: Opening) -> None:
         self._library = library
@@ -111,9 +107,7 @@ class SessionTools:
 
 
 def _in_project(order: Any, caller: ToolCaller) -> Any:
-    """Return `order`, a request to start a worker, with an absolute ``project_path``. A relative path starts at the
-    caller's directory. An order with any other path, or none, stays unchanged.
-    """
+    """Return a request to start a worker with its ``project_path`` made absolute, from the caller's directory."""
     path = order.get("project_path") if isinstance(order, dict) else None
     if not isinstance(path, str) or not path or path.startswith("~") or Path(path).is_absolute():
         return order
@@ -121,11 +115,7 @@ def _in_project(order: Any, caller: ToolCaller) -> Any:
 
 
 def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
-    """Return the result of starting a worker in a form that is safe for the model. Names, commands and messages are
-    masked and lose control characters.
-
-    Ids and paths stay unchanged.
-    """
+    """Return the result of starting a worker with masked names, commands and messages, as is safe for the model."""
     if isinstance(result, NotSpawned):
         return replace(result, message=title(result.message), hint=title(result.hint))
     warnings = tuple(title(warning) for warning in result.warnings)
@@ -326,9 +316,7 @@ def compare_workers(
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:
-    """Return advice to the model about these workers: which need an answer, which failed, and which are not done.
-    Return an empty text if no advice is needed.
-    """
+    """Return advice to the model: which workers need an answer, which failed, which are not done; or ""."""
     steps = []
     if asking := ", ".join(str(one.worker_id) for one in workers if one.waiting_for):
         steps.append(

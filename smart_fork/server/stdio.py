@@ -1,7 +1,7 @@
-"""The server's connection to one client on stdin and stdout. It handles three cases that the MCP SDK gets wrong.
+"""The server's connection to one client on stdin and stdout.
 
-The SDK does not answer a line that is not a valid message, drops open requests when stdin closes, and refuses a
-handshake after another request.
+It handles three cases that the MCP SDK gets wrong: the SDK does not answer an invalid line, drops open requests when
+stdin closes, and refuses a handshake after another request.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ _BEGUN_AGAIN = "The client has begun again with the handshake."
 
 
 class Begun(NamedTuple):
-    """The client's bytes that another process has already read from stdin, before this process started.
+    """The client's bytes that another process has read from stdin before this one started.
 
-    `hello` is the client's `initialize` request, if that process has answered it; otherwise it is empty. `rest` are
-    the bytes after `hello`.
+    `hello` is the client's `initialize` request if that process has answered it. `rest` are the bytes after it.
     """
 
     hello: bytes = b""
@@ -40,17 +39,13 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Decode the bytes in `argument`, a part of this process's command line. `cli.mcp_handshake.begun` encodes
-        them.
-        """
+        """Decode the bytes that `cli.mcp_handshake.begun` has put into this process's command line."""
         hello, _, rest = argument.partition(".")
         return cls(base64.b64decode(hello), base64.b64decode(rest))
 
 
 class Stdio:
-    """The connection to one client on stdin and stdout. It passes valid messages to the SDK, and answers all other
-    lines itself.
-    """
+    """The connection to a client on stdin and stdout. Valid messages go to the SDK; it answers other lines itself."""
 
     def __init__(self, begun: Begun) -> None:
         self._hello = begun.hello
@@ -62,8 +57,7 @@ class Stdio:
         self._out: Any = None
 
     async def serve(self, run: Callable[[Any, Any], Awaitable[None]]) -> None:
-        """Call `run`, the SDK's server, with two streams: the client's messages, and the answers to it. Return when
-        the client closes stdin.
+        """Call `run`, the SDK's server, with streams of the client's messages and of answers, until stdin closes.
 
         If the client sends its handshake only after another request, call `run` again from the handshake on.
         """
@@ -74,9 +68,7 @@ class Stdio:
             begins = bool(self._again)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the client's lines that the SDK should read. End when stdin closes, or when the client sends a new
-        handshake.
-        """
+        """Yield the client's lines that the SDK should read, until stdin closes or a new handshake comes."""
         opened_by = ""
         if self._hello:
             yield self._hello
@@ -113,9 +105,7 @@ class Stdio:
             yield line
 
     def _is_waited_for(self, message: Any) -> bool:
-        """Return whether the client waits for `message`. It does not if `message` answers a request that the client
-        has cancelled.
-        """
+        """Return False for an answer to a request that the client has cancelled."""
         return hasattr(message, "method") or self._close(message.id)
 
     def _close(self, number: object) -> bool:
@@ -139,27 +129,21 @@ class Stdio:
 
 
 class _Answers(ObjectSendStream[SessionMessage]):
-    """The stream of messages to the client. It passes them to the stream `out`, except answers to cancelled
-    requests.
-    """
+    """The stream of messages to the client, without answers to cancelled requests."""
 
     def __init__(self, out: Any, is_waited_for: Callable[[Any], bool]) -> None:
         self._out, self._is_waited_for = out, is_waited_for
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message to the client, unless it answers a request that the client has cancelled."""
         if self._is_waited_for(item.message):
             await self._out.send(item)
 
     async def aclose(self) -> None:
-        """Close the stream to the client."""
         await self._out.aclose()
 
 
 class _Written:
-    """A message that is already encoded as JSON, in a form that the SDK can send. The SDK's own message class refuses
-    ids with a fraction or a lone surrogate.
-    """
+    """A message that is encoded already. The SDK's class refuses ids with a fraction or a lone surrogate."""
 
     def __init__(self, answer: RpcMessage) -> None:
         self._text = answer.line.decode()
@@ -169,7 +153,7 @@ class _Written:
 
 
 class _Continued(RawIOBase):
-    """A readable stream: first the bytes `before`, which were read earlier, then the bytes of the descriptor `file`."""
+    """A readable stream: the bytes `before`, which were read earlier, then those of the descriptor `file`."""
 
     def __init__(self, before: bytes, file: int) -> None:
         self._before, self._fd = memoryview(before), file
@@ -185,9 +169,7 @@ class _Continued(RawIOBase):
 
 
 def _own_stdin() -> int:
-    """Return a new descriptor of stdin for the protocol, and replace descriptor 0 by the null device, so that programs
-    which this process starts cannot read the client's messages.
-    """
+    """Return a new descriptor of stdin, and close descriptor 0 to the programs that this process starts."""
     ours = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -1,7 +1,7 @@
 """Long tool calls as tasks, an MCP extension (SEP-2663). An agent can let a task run in the background.
 
-When Claude Code's task ends, its model gets the result as a separate message. So a call becomes a task only if it has
-no result after a few seconds.
+When Claude Code's task ends, its model gets the result as a separate message. So a call becomes a task only after a few
+seconds.
 """
 
 from __future__ import annotations
@@ -27,17 +27,13 @@ DIRECT_SECONDS, KEPT_SECONDS, POLL_SECONDS = 5.0, 3600.0, 1.0
 
 
 class TaskParams(InputParams):
-    """The parameters of a ``tasks/…`` request about one task. In ``tasks/update``, they include the person's answers
-    to questions.
-    """
+    """The parameters of a ``tasks/…`` request; in ``tasks/update`` also the person's answers to questions."""
 
     task_id: str
 
 
 class McpTask:
-    """A running tool call. If it takes longer than `DIRECT_SECONDS`, it becomes a task: the client gets a task id, and
-    asks for the result later.
-    """
+    """A running tool call. After `DIRECT_SECONDS` it becomes a task: the client gets an id, and asks for the result."""
 
     def __init__(self, work: Awaitable[HandlerResult]) -> None:
         current.set(self)
@@ -49,9 +45,7 @@ class McpTask:
         self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
 
     def state(self, kind: str = "complete") -> dict[str, Any]:
-        """Return the task's state for the client: its progress, its open question, or its result. `kind` becomes the
-        field ``resultType``.
-        """
+        """Return the task's progress, open question or result for the client, as a ``resultType`` of `kind`."""
         status, more = self._status()
         times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
         told = {"resultType": kind, "taskId": self.id, "status": status, "statusMessage": self.words}
@@ -80,7 +74,7 @@ class McpTask:
         return answer
 
     def answer(self, params: TaskParams) -> None:
-        """Pass the person's answer in `params` to the waiting `ask`. Ignore the answer if no `ask` waits for it."""
+        """Pass the person's answer in `params` to the waiting `ask`, if one waits."""
         given = [one for name, one in (params.input_responses or {}).items() if name in self._question]
         if given and not self._response.done():
             self._response.set_result(given[0])
@@ -91,9 +85,7 @@ current: ContextVar[McpTask | None] = ContextVar("current", default=None)
 
 
 class Tasks(Extension):
-    """The MCP extension for long tool calls. It keeps the server's running tasks, and answers the client's requests
-    about the tasks.
-    """
+    """The MCP extension for long tool calls: it keeps the running tasks, and answers requests about them."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
@@ -108,9 +100,7 @@ class Tasks(Extension):
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Run a tool call and return its result. If the client supports tasks, and the call takes longer than
-        `DIRECT_SECONDS`, return a task instead.
-        """
+        """Run a tool call; return a task if it takes long and the client supports tasks."""
         capabilities = ctx.session.client_capabilities
         if not capabilities or self.identifier not in (capabilities.extensions or {}):
             return await call_next(ctx)

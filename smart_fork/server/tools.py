@@ -1,7 +1,6 @@
-"""Construction of MCP tools from functions and request classes. The tools check their arguments, and shorten their
-answers for a model.
+"""Construction of MCP tools from functions and request classes, from which `cli.options` makes commands.
 
-`smart_fork.cli.options` makes the command line from the same request classes.
+The tools check their arguments, and shorten their answers for a model.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ _LEFT_OUT = ("query", "also", "collections", "count", "engine", "fallback_used")
 
 
 def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
-    """Return a search's answer with only those fields that a model needs to choose a result. With `places`, the
-    results also keep their paths and commands.
-    """
+    """Return a search's answer with only the fields by which a model chooses; with `places` also paths and commands."""
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
         kept["index"] = _only(answer["index"], (*_INDEX, *(() if answer["index"]["complete"] else ("unread_logs",))))
@@ -100,14 +97,12 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
 
 
 def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the exchanges that a fork within a token budget keeps: `selection` without the exchanges that it omits."""
+    """Return the exchanges that a fork within a token budget keeps, without those that it omits."""
     return {**selection, "exchanges": [one for one in selection["exchanges"] if one["kept"] != "nothing"]}
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Shorten the snippets of a search's results in place, so that the answer has at most `ANSWER` bytes. If there are
-    more than `RESULTS` results, the limit is higher in proportion.
-    """
+    """Shorten the snippets in place, so that the answer has at most `ANSWER` bytes for `RESULTS` results."""
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
         bare = [hit | {"snippet": ""} for hit in answer["results"]]
@@ -156,10 +151,10 @@ _KINDS = {
 
 
 def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool call, converted to the types that `model` accepts. `schema` is the JSON schema
-    that the tool publishes.
+    """Return the arguments of a tool call, converted to the types that `model` accepts.
 
-    Some clients send lists, whole numbers, true and false as JSON in a text.
+    `schema` is the tool's published JSON schema. Some clients send lists, whole numbers, true and false as JSON in a
+    text.
 
     Raises:
         ToolError: A parameter is unknown, missing, empty or of the wrong type, or two contradict each other.
@@ -204,9 +199,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 
 
 def _wrong(arguments: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
-    """Return the names of the arguments with a type that `model` does not accept. No type is converted: true is not
-    accepted as a number, nor a number as a text.
-    """
+    """Return the names of the arguments with a type that `model` does not accept, without any conversion."""
     try:
         model.model_validate(arguments, strict=True)
     except ValidationError as error:
@@ -230,9 +223,7 @@ def _parsed(value: object) -> object:
 
 
 def _passable(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the arguments can be encoded as JSON and UTF-8. Arguments with a lone surrogate, or nested too
-    deeply, cannot.
-    """
+    """Return False for arguments with a lone surrogate, or nested too deeply."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -244,11 +235,10 @@ Handler = Callable[..., Any]
 
 
 def asynchronous(handler: Handler) -> Handler:
-    """Return a coroutine function for the SDK that runs `handler`: in a thread, or directly if `handler` is a
-    coroutine function itself.
+    """Return a coroutine function for the SDK that runs `handler`, in a thread if it is a plain function.
 
-    A parameter of `handler` that is a request class becomes one parameter for each field of the class. The parameter
-    `caller` gets the identified caller. An argument `None` means the parameter's default.
+    A parameter that is a request class becomes one for each of its fields. `caller` gets the identified caller. An
+    argument `None` means the default.
     """
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
     arguments, requests = inputs(handler, _made)
@@ -279,7 +269,7 @@ def asynchronous(handler: Handler) -> Handler:
 
 
 def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the tool's parameter for `one`, a field of a request class. Yield nothing if the field has no description.
+    """Yield the tool's parameter for a field of a request class, if it has a description.
 
     `other` maps field names to descriptions that this tool uses instead of the class's.
     """
@@ -293,7 +283,7 @@ def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) 
 
 
 def _optional(one: Parameter) -> Parameter:
-    """Return the parameter `one` as keyword-only. If it has a default value, null is accepted as well."""
+    """Return the parameter as keyword-only. If it has a default value, null is accepted as well."""
     kind: Any = one.annotation
     if one.default is not Parameter.empty:
         kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]
@@ -305,15 +295,13 @@ _late: defaultdict[str, list[str]] = defaultdict(list)
 
 
 def _client_key(context: Context[Any, Any]) -> str:
-    """Return a key that distinguishes the calling client from the server's further clients. It is empty on stdin and
-    stdout, where a server has only one client.
-    """
+    """Return a key that distinguishes the server's clients; empty on stdin and stdout, where there is only one."""
     request = context.request_context.request
     return "" if request is None else f"session {request.headers.get('mcp-session-id', id(context))}"
 
 
 def _late_workers(tool: str, answer: object) -> Iterator[str]:
-    """Yield a note for each worker that a cancelled call has started nevertheless. `answer` is the call's result."""
+    """Yield a note for each worker that a cancelled call has started nevertheless, as its `answer` says."""
     told = answer.as_json() if isinstance(answer, Value) else answer
     waiting: list[Any] = [told]
     while waiting:
@@ -324,15 +312,13 @@ def _late_workers(tool: str, answer: object) -> Iterator[str]:
 
 
 class StrictTool(Tool):
-    """An MCP tool that refuses unknown parameters and wrong values. Its error messages tell a model how to correct the
-    call.
+    """An MCP tool that refuses unknown parameters and wrong values, and tells a model how to correct the call.
 
     The SDK would silently ignore a misspelled parameter, and its own messages do not help a model.
     """
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """Check the arguments, run the tool for one call, and return its result. A client of the HTTP service is
-        limited to its own projects.
+        """Check the arguments and run the tool. A client of the HTTP service is limited to its own projects.
 
         Raises:
             ToolError: The tool refuses the arguments, or fails.
@@ -361,9 +347,7 @@ class StrictTool(Tool):
 
 
 class _UnchangedArguments(FuncMetadata):
-    """The SDK's metadata of a tool's function, changed in two ways. The SDK does not convert the arguments, which are
-    already checked, and `answered` encodes the result.
-    """
+    """The SDK's metadata of a function: arguments, checked already, stay, and `answered` encodes the result."""
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return data
@@ -373,10 +357,10 @@ class _UnchangedArguments(FuncMetadata):
 
 
 def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = False) -> Tool:
-    """Return the MCP tool that runs `handler` (see `asynchronous`). `reads` marks a tool that changes nothing, `ends`
-    one that deletes or ends something.
+    """Return the MCP tool that runs `handler` (see `asynchronous`).
 
-    The tool publishes no schema of its results, since no agent shows such a schema to its model.
+    `reads` marks a tool that changes nothing, `ends` one that deletes or ends something. It publishes no schema of
+    results, since no agent shows that to its model.
     """
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
@@ -397,9 +381,7 @@ def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = Fal
 
 
 def _shorten(described: dict[str, Any]) -> None:
-    """Remove titles, null types and empty defaults from a parameter's JSON schema, in place. They would only cost the
-    model tokens.
-    """
+    """Remove titles, null types and empty defaults, which cost the model tokens, from a JSON schema in place."""
     described.pop("title", None)
     kinds = [kind for kind in described.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:

@@ -1,7 +1,7 @@
 """The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home directory.
 
-The folder `sessions` has the logs of these sessions, `repositories` has the commits that they made. `write_demo_home`
-adapts directories, commit ids and times in them to the home directory.
+`sessions` has their logs, `repositories` the commits that they made. `write_demo_home` adapts the directories, commit
+ids and times in them.
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ _PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,
 
 @dataclass(frozen=True, slots=True)
 class DemoHome:
-    """A home directory with the demo's sessions, and a sample search for them.
-
-    A search for the prompt `intent` in the directory `project` finds the session `expected_session_id`.
-    """
+    """A home directory with the demo's sessions. A search for `intent` in `project` finds `expected_session_id`."""
 
     home: Path
     repositories: tuple[Path, ...]
@@ -60,10 +57,9 @@ class DemoHome:
 
 
 def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> str:
-    """Run git without the person's git settings. Return its output.
+    """Run git without the person's git settings, and return its output.
 
     Raises:
-        ProgramMissing: git is not installed.
         ProgramFailed: git failed.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -75,14 +71,9 @@ def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> st
 
 
 def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_git) -> DemoHome:
-    """Write two git repositories and the demo's sessions below `home`. The newest session ends some days before `now`.
+    """Write two git repositories and the demo's sessions below `home`; the newest ends some days before `now`.
 
-    Sessions of Claude Code get the same ids each time. Ids of Codex sessions contain a time, so they depend on `now`.
-
-    Raises:
-        ProgramMissing: git is not installed.
-        ProgramFailed: git failed.
-        OSError: `home` cannot be written to.
+    Codex session ids contain a time, so they depend on `now`.
     """
     home, later = home.resolve(), (now or datetime.now(UTC)) - _WRITTEN
     known = {"{{home}}": _in_json(str(home)), "{{home, quoted}}": _in_json(_in_json(str(home)))}
@@ -107,10 +98,7 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
 
 
 def _write_repository(folder: Path, later: timedelta, git: Git) -> str:
-    """Write a git repository to `folder` from the demo's stored commits, with each commit's time moved by `later`.
-
-    Return the id of the first commit.
-    """
+    """Write the demo's stored commits to a git repository, `later` by some time. Return the first commit's id."""
     folder.mkdir(parents=True, exist_ok=True)
     history = (_REPOSITORIES / f"{folder.name}.history").read_bytes()
     git(["init", "--quiet", "--template="], folder, b"")
@@ -140,17 +128,14 @@ def _moment(found: re.Match[bytes]) -> datetime:
 
 
 def _rollout(home: Path, text: bytes) -> Path:
-    """Return the path below `home` where Codex would keep a session log with the content `text`.
-
-    The file's name has the session's start in local time.
-    """
+    """Return the path where Codex would keep a log with the content `text`. Its name has the start in local time."""
     about = orjson.loads(text[: text.index(b"\n")])["payload"]
     start = datetime.fromisoformat(about["timestamp"]).astimezone()
     return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"
 
 
 def _save(path: Path, text: bytes) -> None:
-    """Write a log file that only its owner can read. Its modification time is the time of the log's last record."""
+    """Write a log file that only its owner can read, with the time of its last record as modification time."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.touch(mode=0o600)
     path.write_bytes(text)
@@ -161,7 +146,7 @@ def _save(path: Path, text: bytes) -> None:
 def _entering(home: Path, env: Mapping[str, str]) -> str:
     """Return a shell command that opens a shell in the demo's repository, with `home` as the home directory.
 
-    The variables in `env` that name another home of smart-fork or of an agent are not set in that shell.
+    Variables in `env` that name another home of smart-fork or of an agent are not set in that shell.
     """
     names = ("SMART_FORK_HOME", *AGENTS.home_variables())
     unset = [word for name in names if name in env for word in ("-u", name)]

@@ -1,7 +1,7 @@
 """The client of the preloader: this process hands its command over to a waiting process with all modules imported.
 
-The waiting process gets this process's streams, directory, variables and signals. The top of this module imports only
-the standard library, because a process that hands its command over needs nothing else.
+That process gets this one's streams, directory, variables and signals. The top of this module imports only the standard
+library, because handing over needs nothing else.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _sent: list[int] = []
 
 
 def run(arguments: Sequence[str]) -> int | None:
-    """Hand the command `arguments`, in the form of `sys.argv`, over to a waiting process.
+    """Hand the command `arguments` (as `sys.argv`) over to a waiting process, and return its exit status.
 
-    Return the command's exit status. Return `None` if no waiting process takes the command; then it has not run.
+    Return `None` if no waiting process takes the command; then it has not run.
     """
     path = socket_path()
     if path is None:
@@ -81,20 +81,14 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 
 def _ignored() -> str:
-    """Return the numbers of the signals that this process ignores, for example after ``nohup``, as one text.
-
-    The process that runs the command has to ignore the same signals.
-    """
+    """Return the signals that this process ignores, as after ``nohup``; the command has to ignore them, too."""
     import signal
 
     return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
 
 
 def packed(fields: Sequence[str]) -> bytes:
-    """Return the texts `fields` as the body of one message, separated by NUL.
-
-    The fields are arguments and environment variables, which cannot contain a NUL.
-    """
+    """Return the texts `fields` (arguments and variables, which have no NUL) as one message, separated by NUL."""
     return _SEPARATOR.join(map(os.fsencode, fields))
 
 
@@ -120,9 +114,9 @@ def _send(line: Socket, number: int) -> None:
 
 
 def _outcome(line: Socket) -> int:
-    """Wait until the process at the other end of `line` has run the command. Return the command's exit status.
+    """Wait until the process at the other end of `line` has run the command, and return the exit status.
 
-    If the command starts an agent in this terminal, this process becomes the agent's program and does not return.
+    If the command starts an agent in this terminal, this process becomes the agent's program.
     """
     while True:
         try:
@@ -136,9 +130,9 @@ def _outcome(line: Socket) -> int:
 
 
 def _killed() -> int:
-    """End this process as the process that ran the command has ended: by the last signal that was passed on to it.
+    """End this process by the last signal that was passed on to the process that ran the command.
 
-    If no signal was passed on, another process killed it: print an error and return 1.
+    If none was, another process killed it: print an error and return 1.
     """
     import signal
 
@@ -150,17 +144,13 @@ def _killed() -> int:
 
 
 def received(line: Socket) -> tuple[bytes, bytes]:
-    """Return the kind and the body of the next message that comes over the connection `line`.
-
-    Raises:
-        ConnectionError: the other side is gone.
-    """
+    """Return the kind and the body of the next message on `line`."""
     kind = exactly(line, 1)
     return kind, exactly(line, int.from_bytes(exactly(line, SIZE)))
 
 
 def exactly(line: Socket, size: int) -> bytes:
-    """Return the next `size` bytes that come over the connection `line`.
+    """Return the next `size` bytes on `line`.
 
     Raises:
         ConnectionError: the other side is gone.
@@ -175,15 +165,14 @@ def exactly(line: Socket, size: int) -> bytes:
 
 
 def message(kind: bytes, body: bytes) -> bytes:
-    """Return a message of this `kind` with this `body`, encoded as `received` decodes it."""
+    """Encode a message of this `kind` as `received` decodes it."""
     return kind + len(body).to_bytes(SIZE) + body
 
 
 def _become(fields: list[str]) -> OSError:
-    """Replace this process by an agent's program, so that the agent gets the person's terminal.
+    """Replace this process by an agent's program, which gets the person's terminal. Return the error if that fails.
 
-    `fields` has the working directory, the number of arguments, the arguments, and the environment variables. If the
-    program cannot be started, return the error.
+    `fields`: directory, number of arguments, arguments, environment variables.
     """
     import signal
 
@@ -215,16 +204,13 @@ _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 
 
 def folder() -> str:
-    """Return the folder with the sockets of preloaders (processes that run commands faster), in the state folder."""
+    """Return the folder with the sockets of preloaders (processes that run commands faster)."""
     state = os.environ.get("SMART_FORK_HOME") or "~/.smart-fork"
     return os.path.join(os.path.expanduser(state), "preload")  # noqa: PTH111, PTH118
 
 
 def socket_path() -> str | None:
-    """Return the socket path of the preloader that has imported the same code as this process.
-
-    Return `None` if the path is too long for a Unix socket.
-    """
+    """Return the socket of the preloader with the same code as this process; `None` if its path is too long."""
     path = os.path.join(folder(), code())  # noqa: PTH118
     return path if len(os.fsencode(path)) <= MAX_PATH_BYTES else None
 
@@ -232,7 +218,7 @@ def socket_path() -> str | None:
 def code() -> str:
     """Return a checksum of smart-fork's code and of all settings that Python reads only when a process starts.
 
-    Two processes with another installation, version, edited file, encoding or library path have different checksums.
+    It differs for another installation, version, edited file, encoding or library path.
     """
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
     read = _READ_AT_START[sys.flags.ignore_environment :]
@@ -244,8 +230,7 @@ def code() -> str:
 def _changed(package: str) -> int:
     """Return the time of the last change in the folder `package`, in nanoseconds.
 
-    For an installed package this is the modification time of the folder itself. In a source checkout, it is the time
-    of the newest Python file below the folder.
+    For an installed package this is the folder's own time; in a checkout, that of the newest Python file.
     """
     if "site-packages" in package:
         return os.stat(package).st_mtime_ns  # noqa: PTH116
@@ -262,7 +247,7 @@ def _changed(package: str) -> int:
 def start_preloader() -> None:
     """Start the preloader (the process that keeps waiting processes ready) in the background.
 
-    Do nothing if a preloader runs already, if smart-fork has no state folder yet, or with ``SMART_FORK_BACKGROUND=0``.
+    Do nothing if one runs, if smart-fork has no state folder yet, or with ``SMART_FORK_BACKGROUND=0``.
     """
     from contextlib import suppress
 
@@ -283,10 +268,7 @@ def start_preloader() -> None:
 
 
 def _listens(path: str) -> bool:
-    """Return True if a preloader listens on the socket `path`.
-
-    That the socket's file exists proves nothing: a killed preloader leaves its file.
-    """
+    """Return True if a preloader listens on the socket `path`. A killed one leaves the socket's file."""
     import errno
     import socket
 

@@ -1,8 +1,7 @@
 """The preloader: a process that has imported all modules, and keeps two forks of itself waiting for a command each.
 
-A waiting process takes one command, runs it as the client's own process would, and ends. The preloader then forks a
-new waiting process. No process runs two commands, so no command sees what another one left behind. See
-docs/decisions/010-preloader.md.
+A waiting process runs one command as the client's own process would, and ends. So no command sees what another one left
+behind. See docs/decisions/010-preloader.md.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ _GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
 def may_ask(line: socket.socket) -> bool:
     """Return True if the client at the other end of `line` may hand its command over to this process.
 
-    The client must run as the same user, in the same namespaces, and with the same restrictions as this process.
-    Otherwise a process in a sandbox or a container could run a command outside of it.
+    It must run as the same user, in the same namespaces, with the same restrictions. Otherwise a sandboxed process
+    could run a command outside of its sandbox.
     """
     pid, user = credentials(line)
     try:
@@ -77,10 +76,7 @@ def _confined(process: str) -> list[str]:
 
 
 def _label(of: Path) -> str:
-    """Return the security label of a process, such as its AppArmor profile; empty if the process has no label.
-
-    `of` is the folder of the process in ``/proc``.
-    """
+    """Return the security label, such as an AppArmor profile, of the process with the ``/proc`` folder `of`."""
     try:
         return (of / "attr" / "current").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -110,10 +106,7 @@ _NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.serv
 
 
 def main() -> None:
-    """Run the preloader: import all modules, listen on the socket, and keep two processes waiting for commands.
-
-    The preloader ends when no command has come for a while, or when smart-fork's code has changed.
-    """
+    """Run the preloader until no command has come for a while, or smart-fork's code has changed."""
     path = socket_path()
     if path is None:
         return
@@ -166,10 +159,7 @@ class _Keeper:
         self._waiting: set[int] = set()
 
     def run(self) -> None:
-        """Fork waiting processes, and replace each one that has taken a command or was killed.
-
-        Return when no command has come for a while, or when smart-fork's code has changed.
-        """
+        """Fork waiting processes, and replace each one that has taken a command or was killed."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
         asked = looked = time.monotonic()
         while True:
@@ -194,9 +184,9 @@ class _Keeper:
             return False
 
     def _begun(self) -> int:
-        """Fork a process that waits for a command. Return the reading end of a pipe from the forked process.
+        """Fork a process that waits for a command. Return the reading end of a pipe from it.
 
-        The pipe gets a byte when the forked process takes a command. It is closed when the forked process ends.
+        The pipe gets a byte when the process takes a command, and is closed when it ends.
         """
         taken, take = os.pipe()
         if os.fork() == 0:
@@ -207,10 +197,7 @@ class _Keeper:
         return taken
 
     def _wait(self, take: int) -> NoReturn:
-        """In a forked process: wait for a command, run it, and end. End also when the preloader ends.
-
-        Write a byte to the pipe `take` when a command is taken.
-        """
+        """In a forked process: wait for a command, write a byte to the pipe `take`, run the command, and end."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             if select.select([self._listener.fileno(), self._alive], [], [])[0] == [self._alive]:
@@ -230,11 +217,7 @@ class _Keeper:
 
 
 class _Asked:
-    """A client's request to run its command in this process.
-
-    It has everything that the command gets from the client's process: program name, umask, priority, ignored signals,
-    arguments, variables, directory, streams, and the error handling of stdin.
-    """
+    """A client's request to run its command in this process, with its arguments, variables, streams and settings."""
 
     def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
         self.package, mask, priority, ignored, self.errors, count, *rest = fields
@@ -246,7 +229,7 @@ class _Asked:
 
 
 def _agreed(line: socket.socket) -> _Asked | None:
-    """Receive a request over `line`, agree with the client that this process runs the command, and return the request.
+    """Receive a request over `line`, and agree with the client that this process runs it.
 
     Return `None` if the client may not hand its command over, or has stopped waiting.
     """
@@ -265,7 +248,7 @@ def _agreed(line: socket.socket) -> _Asked | None:
 
 
 def _asked(line: socket.socket) -> _Asked | None:
-    """Return the request to run a command that the client sends over `line`; `None` if it is incomplete or invalid."""
+    """Return the request that the client sends over `line`; `None` if it is incomplete or invalid."""
     head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
         asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), MAX_REQUEST_BYTES))), descriptors)
@@ -290,7 +273,7 @@ class _Command:
         self._becoming = False
 
     def run(self) -> NoReturn:
-        """Take over the client's streams and settings, run the client's command, and send back its exit status."""
+        """Take over the client's streams and settings, run its command, and send back the exit status."""
         _take_over(self._asked)
         _limit_as(self._pid)
         processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
@@ -309,9 +292,7 @@ class _Command:
         os._exit(status)
 
     def _become(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Have the client's process replaced by the program `argv`, in the directory `cwd` with the variables `env`.
-
-        If that succeeds, this process ends.
+        """Have the client's process replaced by the program `argv`, and end this process.
 
         Raises:
             OSError: the program cannot be started.
@@ -326,7 +307,7 @@ class _Command:
         raise OSError(number, os.strerror(number))
 
     def _listen(self) -> None:
-        """Raise each signal that the client passes on in this process. If the client ends, end this process."""
+        """Raise each signal that the client passes on. If the client ends, end this process."""
         while True:
             try:
                 said = self._line.recv(1)
@@ -378,10 +359,7 @@ def _limit_as(process: int) -> None:
 
 
 def _text(number: int, before: TextIO, errors: str | None) -> TextIO:
-    """Return a new text stream for the file descriptor `number`, which now refers to the client's file.
-
-    The new stream has the encoding of the old stream `before`, and handles encoding errors as `errors` says.
-    """
+    """Return a new text stream for the descriptor `number`, with the encoding of the old stream `before`."""
     buffering = 1 if number == 2 or os.isatty(number) else -1
     return open(number, "w", buffering, before.encoding, errors, closefd=False)
 

@@ -1,4 +1,1 @@
-"""The service: a long-running process that keeps the index fresh.
-
-It also offers MCP over HTTP, a page for the browser, and one embedding model for all of its clients.
-"""
+"""The service: a process that keeps the index fresh, and offers MCP over HTTP, the page, and one embedding model."""

@@ -1,7 +1,6 @@
-"""The work after each index run.
+"""The work after each index run: note each session's commits, and let a configured search program read the exports.
 
-It notes which commits each session made, and lets a configured search program (a search other than smart-fork's own)
-read the exports, which are Markdown files of sessions.
+A search program is a search other than smart-fork's own. The exports are Markdown files of sessions.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """A context for an index run. When the run ends, note the commits of sessions, and update the search program.
+    """A context for an index run. When it ends, note commits, and let the search program read the exports.
 
-    A search program (a search other than smart-fork's own) is optional. It reads the exports, which are Markdown files
-    of sessions; without `vectors` it gets words only. This work is done even if the embedding model was missing.
+    Without `vectors`, the search program gets words only. The work is also done if the embedding model is missing.
 
     Raises:
         IndexBusyError: another process has been indexing for `patience` seconds.
@@ -60,9 +58,9 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 
 
 class Renewal:
-    """The work after the service's index runs (see `renewed`), done in one background thread.
+    """The work after the service's index runs (see `renewed`), in one background thread.
 
-    If another index run ends during the work, the work is done once more.
+    If another index run ends meanwhile, the work is done once more.
     """
 
     def __init__(self) -> None:
@@ -71,7 +69,7 @@ class Renewal:
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
-        """Have the background thread do the work after an index run (see `renewed`). Return immediately."""
+        """Have the background thread do the work, and return immediately."""
         with self._lock:
             self._due = True
             if self._thread is None:
@@ -79,7 +77,6 @@ class Renewal:
                 self._thread.start()
 
     def finish(self) -> None:
-        """Wait until the background thread has done the work after index runs."""
         if (thread := self._thread) is not None:
             thread.join()
 
@@ -96,10 +93,7 @@ class Renewal:
 
 
 def renew_quietly() -> None:
-    """Do the work after an index run: note commits, and update the search program (see `renewed`).
-
-    A failure is logged with its next step, and not raised.
-    """
+    """Do the work after an index run (see `renewed`). A failure is logged, not raised."""
     try:
         with opened() as store:
             _renew(store, patience=0.0)

@@ -1,8 +1,4 @@
-"""The service's web application, and the parts that it needs.
-
-Its routes serve MCP, hooks, recall, the browser page, the state of indexing, and a health check. Its parts are the
-embedding model, the MCP server, the page and the indexer.
-"""
+"""The service's web application: MCP, hooks, recall, the browser page, the state of indexing, and a health check."""
 
 from __future__ import annotations
 
@@ -86,8 +82,8 @@ def application(
 ) -> tuple[Starlette, Doors]:
     """Return the service's web application, and the rules that say which routes each kind of client may use.
 
-    The health check calls `question`, a test search. `indexing` returns the state of indexing. `restart` returns the
-    old and the new version if a restart after an upgrade is pending.
+    The health check calls `question`, a test search. `restart` returns the old and the new version if a restart after
+    an upgrade is pending.
     """
 
     async def hint(ask: Callable[[Library, HookEvent], Hint | None], event: HookEvent) -> Hint | None:
@@ -174,7 +170,7 @@ def application(
 
 
 def _problem(question: Callable[[], object]) -> str | None:
-    """Run the test search `question` of the health check. Return the type of its error; `None` if it succeeds."""
+    """Run the test search of the health check. Return the type of its error, or `None`."""
     try:
         question()
     except Exception as error:
@@ -184,7 +180,7 @@ def _problem(question: Callable[[], object]) -> str | None:
 
 
 def _how(indexing: Mapping[str, object]) -> str:
-    """Return "off", "failing" or "ok" for the state of indexing; the health check reports this word."""
+    """Return "off", "failing" or "ok" for the state of indexing, as the health check reports it."""
     if indexing.get("state") in ("off", "stopped"):
         return "off"
     return "failing" if indexing.get("failing") else "ok"
@@ -202,10 +198,9 @@ async def _object(request: Request) -> dict[str, Any] | None:
 
 
 class Entrance(SignIn):
-    """The authentication of clients by the service at `host`.
+    """The authentication by the service at `host`: programs need the token, browsers a cookie, which a code gives them.
 
-    Programs need the token. Browsers need a cookie, which they get for a sign-in code. If the token is changed, all
-    cookies and codes become invalid.
+    If the token is changed, all cookies and codes become invalid.
     """
 
     def __init__(self, folder: Path, host: str) -> None:
@@ -216,7 +211,7 @@ class Entrance(SignIn):
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
         """Return a guard that checks each request before it reaches `app`.
 
-        The guard accepts requests for the host names `names`. `doors` says which paths each kind of client may use.
+        It accepts the host names `names`; `doors` says which paths each kind of client may use.
         """
         made = Guard(app, token=self.token, hosts=names, doors=doors, sign_in=self)
         self._guards.append(made)
@@ -244,7 +239,7 @@ STOP_SECONDS = 1.0
 
 
 class ServiceParts:
-    """The parts of one service: embedding model, MCP server, page and indexer. `start` starts them.
+    """The parts of one service: embedding model, MCP server, page and indexer.
 
     `restart` returns the old and the new version if a restart after an upgrade is pending.
     """
@@ -255,18 +250,14 @@ class ServiceParts:
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
-        """Return the service's web application, and the rules that say which routes each kind of client may use.
-
-        `entrance` authenticates browsers at the page.
-        """
+        """Return the web application, and the rules for its routes. `entrance` signs browsers in."""
         page = routes.Page(self.library, entrance, self._state)
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:
-        """Start the parts: load the model, and find running workers again.
+        """Load the model, find running workers again, and start the indexer if SMART_FORK_INDEXING is true.
 
-        Also delete old snapshots (logs as they were before a cut) and run pending erasures of cut text. If
-        SMART_FORK_INDEXING is true, start the indexer, which keeps the index fresh.
+        Also delete old snapshots (logs before a cut), and run pending erasures of cut text.
         """
         self.model.start()
         recover()
@@ -283,7 +274,7 @@ class ServiceParts:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
 
     def stop(self) -> None:
-        """Stop the indexer and the model, even while passages are being embedded. Finished embeddings are kept."""
+        """Stop the indexer and the model. Finished embeddings are kept."""
         if self.model.indexer is not None:
             self.model.indexer.stop(0.0)
         self.model.close()
@@ -291,10 +282,7 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if indexing allows the service to restart now.
-
-        It does if no index run is active, or if the restart has already `waited` for long enough (in seconds).
-        """
+        """Return True if no index run is active, or a restart has `waited` for long enough (in seconds)."""
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
 
@@ -324,16 +312,12 @@ def refusing(app: Starlette, path: str) -> Starlette:
 
 
 class _Bodies:
-    """A web application that checks the bodies of requests for the MCP route.
-
-    It passes JSON-RPC messages on to that route, and answers other bodies with an error.
-    """
+    """A web application that passes JSON-RPC messages on to the MCP route, and answers other bodies with an error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request: pass it on to the MCP route, or answer it with an error."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
@@ -349,10 +333,7 @@ class _Bodies:
 
 
 def _with_id(number: str | int, send: Send) -> Send:
-    """Return a `send` function that adds the id `number` of a JSON-RPC request to error responses.
-
-    The MCP library omits the id in errors about an unknown session or wrong headers.
-    """
+    """Return a `send` function that adds the request's id to error responses, where the MCP library omits it."""
     held: list[Message] = []
 
     async def sent(message: Message) -> None:

@@ -1,6 +1,6 @@
-"""The client side of the service, over the service's Unix socket.
+"""The client of the service, over its Unix socket.
 
-The client needs no token: it checks that a process of the same user listens on the socket.
+It needs no token: it checks that a process of the same user listens there.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from smart_fork.system.peers import SERVICE, is_ours
 class ServiceStatus(Value):
     """The report of a running service about itself.
 
-    `version` is the service's version. `indexing` is the state of indexing (see `indexer.runs.Freshness`), to which a
-    service of another version may add keys. Its key ``state`` is ``off`` if the service indexes only on demand. If a
-    restart after an upgrade is pending, `restart` has the versions ``from`` and ``to``.
+    `indexing` is an `indexer.runs.Freshness`, to which another version may add keys. If a restart after an upgrade is
+    pending, `restart` has the versions ``from`` and ``to``.
     """
 
     version: str
@@ -37,16 +36,13 @@ class ServiceStatus(Value):
 
     @property
     def change(self) -> str:
-        """The old and the new version if a restart is pending, such as ``1.0 -> 1.1``; else empty."""
+        """The versions of a pending restart, such as ``1.0 -> 1.1``; else empty."""
         return "{from} -> {to}".format_map(self.restart) if self.restart else ""
 
 
 @value
 class WayIn(Value):
-    """A way to sign a browser in to the service's page, valid for some `seconds`.
-
-    The person opens the `file` in the browser, or enters the `code` at the address `page`.
-    """
+    """A way to sign a browser in, valid for some `seconds`: open `file`, or enter the `code` at the address `page`."""
 
     file: str
     page: str
@@ -72,8 +68,6 @@ class ServiceGoneError(SmartForkError):
 
 
 class _Connection(http.client.HTTPConnection):
-    """An HTTP connection to the service over its Unix socket."""
-
     def __init__(self, path: str, seconds: float) -> None:
         super().__init__(SERVICE, timeout=seconds)
         self._path = path
@@ -95,7 +89,7 @@ class Service:
         self.status = status
 
     def way_in(self, project: str = "") -> WayIn:
-        """Ask the service for a sign-in that opens its page in a browser, once. The page then shows `project`.
+        """Ask the service for a way to open its page in a browser, once. The page then shows `project`.
 
         Raises:
             ServiceGoneError: the service does not answer.
@@ -134,10 +128,9 @@ def find_service() -> Service | None:
 
 
 def started_service(starts: Callable[[], bool] = lambda: False) -> Service | None:
-    """Return the running service of this smart-fork home. Wait for a service that is just starting.
+    """Return the running service of this home, or `None`. Wait for one that is just starting.
 
-    Return `None` if no service runs. A service that is starting holds a lock; `starts` returns True while a new
-    process is alive that has not taken this lock yet.
+    A starting service holds a lock; `starts` returns True while a process lives that has not taken it yet.
     """
     deadline = time.monotonic() + START_SECONDS
     while (service := find_service()) is None and not Setting.SERVICE.is_off():
@@ -150,7 +143,7 @@ def started_service(starts: Callable[[], bool] = lambda: False) -> Service | Non
 def _answer(
     address: Address, method: str, path: str, body: dict[str, Any] | None = None, *, seconds: float = WORK_SECONDS
 ) -> tuple[int, bytes]:
-    """Send a request with the JSON `body` to the service at `address`. Return the answer's HTTP status and content.
+    """Send a request to the service at `address`. Return the answer's HTTP status and content.
 
     Raises:
         ServiceGoneError: the service does not answer.

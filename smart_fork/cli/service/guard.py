@@ -1,9 +1,9 @@
 """The guard in front of the service: it checks each request before the service sees it.
 
 It accepts the same user on the Unix socket, and over TCP clients with the token. Any web page can make a browser send
-requests to this machine, and a host name that an attacker controls can point to this machine (DNS rebinding). So the
-Host header must name the service, and an Origin header must be the page's own. Without the token only public paths
-work. A browser's cookie opens the page, but no route for programs.
+requests to this machine, and a host name that an attacker controls can point to it (DNS rebinding). So the Host header
+must name the service, and an Origin header must be the page's own. A browser's cookie opens the page, but no route for
+programs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class Key(Enum):
-    """The kind of credentials of a request: the token (or the Unix socket, which needs none), a cookie, or nothing."""
+    """The credentials of a request: the token (or the Unix socket, which needs none), a cookie, or nothing."""
 
     TOKEN = "the token, or our socket"  # noqa: S105 - the name of it
     COOKIE = "a browser's cookie"
@@ -56,12 +56,11 @@ class Key(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """The paths of the service that each kind of client may use. All other paths need the token or a cookie.
+    """The paths that each kind of client may use. All other paths need the token or a cookie.
 
-    `public` paths need neither. `always` are public paths without a limit of requests, because a refusal would cost as
-    much as an answer. The other routes for `programs` need the token; no cookie opens them. `way_in` is the path to
-    which the sign-in file, which smart-fork writes for the browser, sends its code. Requests for the paths `streams`
-    stay open.
+    `public` paths need neither. Nor do `always` paths, which have no limit of requests, because a refusal would cost as
+    much as an answer. Routes for `programs` need the token. The sign-in file sends its code to `way_in`. Requests for
+    `streams` stay open.
     """
 
     always: Collection[str] = ()
@@ -75,14 +74,14 @@ class Doors:
         return path in self.always or path in self.public
 
     def for_programs(self, scope: Scope) -> bool:
-        """Return True if the path of the request `scope` belongs to a route for programs, whatever its HTTP method."""
+        """Return True if the request's path belongs to a route for programs, whatever its HTTP method."""
         return any(route.matches(scope)[0] is not Match.NONE for route in self.programs)
 
 
 class Guard:
     """A web application that passes allowed requests on to `app`, and refuses all others with a line of text.
 
-    A browser that has not signed in gets a page with instructions instead. Refusals are logged, up to a limited rate.
+    A browser that has not signed in gets a page with instructions. Refusals are logged, up to a limited rate.
     """
 
     def __init__(
@@ -106,7 +105,6 @@ class Guard:
         self._listening: set[Callable[[], None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request: pass it on to the application behind this guard, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -128,7 +126,7 @@ class Guard:
             await self._app(scope, _Limited(receive, self._most(scope["path"], key)).receive, _once(peer, send))
 
     def hang_up(self) -> None:
-        """Close all response streams that clients keep open, because their token or cookie is no longer valid."""
+        """Close all response streams that clients keep open, because their credentials are no longer valid."""
         for close in tuple(self._listening):
             close()
 
@@ -175,10 +173,7 @@ class Guard:
         return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
-        """Return True if no foreign web page has sent the request.
-
-        The sign-in file is a local file, not a page of the service. It may send its code all the same.
-        """
+        """Return True if no foreign web page has sent the request. The sign-in file may send its code."""
         foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
         elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
@@ -202,10 +197,9 @@ class Guard:
 
 
 def _once(peer: Peer, send: Send) -> Send:
-    """Return a `send` function that closes the connection of an unknown client after one answer.
+    """Return a `send` function that closes the connection of a client without valid credentials after one answer.
 
-    A client at `peer` is known if it has shown valid credentials. An unknown client has to connect again, and to queue
-    again, for each request.
+    Such a client has to connect, and to queue, for each request.
     """
 
     async def sent(message: Message) -> None:
@@ -217,16 +211,13 @@ def _once(peer: Peer, send: Send) -> Send:
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """Return all values of the cookie `name` in the request's headers.
-
-    There may be several, because programs at other ports of this machine can set a cookie of the same name.
-    """
+    """Return all values of the cookie `name`. Programs at other ports can set a cookie of the same name."""
     pairs = (one.strip().partition("=") for line in headers.getlist("cookie") for one in line.split(";"))
     return [value for key, _, value in pairs if key == name]
 
 
 class _Limited:
-    """The body of a request. Reading it raises an HTTP error if the body is too large or arrives too slowly."""
+    """The body of a request. Reading it raises an HTTP error if it is too large or arrives too slowly."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive

@@ -34,14 +34,12 @@ log = logging.getLogger(__name__)
 
 
 def native_kind() -> Kind | None:
-    """Return the service manager of this operating system: launchd on macOS, systemd on Linux, else `None`."""
+    """Return this system's service manager: launchd on macOS, systemd on Linux, else `None`."""
     return "launchd" if sys.platform == "darwin" else "systemd" if sys.platform.startswith("linux") else None
 
 
 def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> Supervisor:
-    """Return an object for this system's service manager (launchd or systemd).
-
-    With `kind`, return one for that service manager, also on another system, to print the file that it would read.
+    """Return an object for the service manager `kind`, by default this system's.
 
     Raises:
         SmartForkError: this system has neither launchd nor systemd.
@@ -54,10 +52,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> UnitSettings | None:
-    """Return the settings of the installed service of this smart-fork home.
-
-    Return `None` if the service manager `keeper` has no such service, or if the settings are damaged.
-    """
+    """Return the settings of this home's installed service; `None` without one, or if they are damaged."""
     if not keeper.path.exists():
         return None
     try:
@@ -70,19 +65,13 @@ def installed(keeper: Supervisor) -> UnitSettings | None:
 def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
 ) -> UnitSettings:
-    """Return the settings for installing the service with the service manager `keeper`.
-
-    The arguments override the settings of an installed service. Errors are those of `new_settings`.
-    """
+    """Return the settings for installing the service. The arguments override those of an installed one."""
     said = os.environ if env is None else env
     return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
 
 
 def _free_port(keeper: Supervisor) -> int:
-    """Return a TCP port for the service.
-
-    This is the default port, or any free port if the service of another smart-fork home, or another program, has that.
-    """
+    """Return the service's default TCP port, or any free port if another home's service or a program has it."""
     units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path and path.is_file()]
     taken = {int(port) for path in units for port in _PORT.findall(path.read_bytes())}
     for wanted in (PORT, *(0 for _ in range(_TRIES))):
@@ -139,7 +128,7 @@ class ServiceInstallation(Value):
 
 
 def look(keeper: Supervisor) -> ServiceInstallation:
-    """Return the settings of the service that `keeper` (launchd or systemd) manages, and whether it runs."""
+    """Return the settings of the service that `keeper` manages, and whether it runs."""
     there, settings = keeper.path.exists(), installed(keeper)
     state = keeper.state() if there else UnitState()
     service = find_service() if state.running else None

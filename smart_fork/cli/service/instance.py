@@ -1,7 +1,7 @@
 """The only service process of a smart-fork home: its published address, its lock, its noted starts, and its end.
 
-The process holds the lock from its start until it ends for any reason. Starts are noted to stop a loop of crashes:
-systemd stops restarting a failing program, but launchd restarts it forever.
+The process holds the lock until it ends for any reason. Starts are noted to stop a loop of crashes: systemd stops
+restarting a failing program, but launchd does not.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ log = logging.getLogger(__name__)
 class Address:
     """The address of a running service.
 
-    `host` is an IP address, not a name. `pid` is the service's process, `started` the time of its start, and `version`
-    the program's version at that time. `socket` is the path of the Unix socket for the user's own programs; it is
-    empty if this machine allows no such socket.
+    `host` is an IP address. `started` and `version` are those of its process. `socket` is the path of the Unix socket
+    for the user's own programs; empty if this machine allows none.
     """
 
     host: str
@@ -52,7 +51,6 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The root URL of the service."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
@@ -64,10 +62,7 @@ def publish(address: Address) -> None:
 
 
 def withdraw() -> None:
-    """Delete the file with the service's address, and the service's Unix socket.
-
-    Call this only while no other process runs the service of this smart-fork home.
-    """
+    """Delete the file with the service's address, and its Unix socket. Call it only while no other service runs."""
     if (address := announced()) is not None:
         _address_file().unlink(missing_ok=True)
         if address.socket:
@@ -75,7 +70,7 @@ def withdraw() -> None:
 
 
 def remove_socket(path: Path) -> None:
-    """Delete the service's Unix socket at `path`, and its folder if the folder was made only for the socket."""
+    """Delete the Unix socket at `path`, and its folder if it was made only for the socket."""
     path.unlink(missing_ok=True)
     if path.parent != state_home():
         with suppress(OSError):
@@ -83,10 +78,7 @@ def remove_socket(path: Path) -> None:
 
 
 def announced() -> Address | None:
-    """Return the address that a service has written to this home's address file; `None` without a valid address.
-
-    The service may have ended since.
-    """
+    """Return the address that a service has published, even if it has ended since; `None` without a valid one."""
     try:
         given: dict[str, Any] = orjson.loads(_address_file().read_bytes())
         address = Address(**given)
@@ -99,11 +91,9 @@ def announced() -> Address | None:
 def wanted_port(
     env: Mapping[str, str], installed: int | None = None, state: Path | None = None, otherwise: int = PORT
 ) -> int:
-    """Return the port at which the service should listen.
+    """Return the port for the service: from `env`, of an `installed` service, as kept in `state`, or `otherwise`.
 
-    These are tried in turn: the port in `env`, the port `installed` of an installed service, the port that an earlier
-    service has written to the folder `state`, and `otherwise`. The port must stay the same, because clients' settings
-    name it.
+    It must stay the same, because clients' settings name it.
     """
     try:
         kept = ((state or state_home()) / "service-port").read_text("ascii")
@@ -114,7 +104,7 @@ def wanted_port(
 
 
 def keep_port(port: int, state: Path | None = None) -> None:
-    """Write `port` to a file in the folder `state`, so that later starts of the service use it again."""
+    """Write `port` to a file in the folder `state`, so that later starts of the service use it."""
     replace_file(private_dir(state or state_home()) / "service-port", [str(port).encode()])
 
 
@@ -135,7 +125,7 @@ _held: int | None = None
 
 
 def hold() -> bool:
-    """Take the lock of this home's service for this process. Return False if another process holds the lock.
+    """Take the lock of this home's service for this process. Return False if another process holds it.
 
     Raises:
         OSError: the state folder cannot be written.
@@ -152,9 +142,9 @@ def hold() -> bool:
 
 
 def holder() -> int | None:
-    """Return the id of the process that holds the lock of this home's service; `None` if no process does.
+    """Return the process that holds the lock of this home's service, or `None`.
 
-    The id is 0 if that process is in another container or on another machine.
+    It is 0 for a process in another container or on another machine.
     """
     if _held is not None:  # to open the file and close it again would release the lock
         return os.getpid()
@@ -171,7 +161,7 @@ LOOK_SECONDS = 0.05
 
 
 def stop() -> bool:
-    """End this home's service, even while it is starting: with SIGTERM, then with SIGKILL. Return False if none runs.
+    """End this home's service with SIGTERM, then with SIGKILL. Return False if none runs.
 
     Raises:
         ProgramFailed: the service does not end.
@@ -212,7 +202,7 @@ _STARTS = "service-starts.json"
 def note_start(state: Path, now: Callable[[], float] = time.time) -> bool:
     """Note a start of the service in the folder `state`. Return False after too many starts in a short time.
 
-    After False, the service must end with the exit code 0, so that launchd does not start it again.
+    The service must then exit with 0, so that launchd does not start it again.
     """
     time_now = now()
     # A clock that was set back leaves starts in the future: they are not counted.
@@ -225,18 +215,12 @@ def note_start(state: Path, now: Callable[[], float] = time.time) -> bool:
 
 
 def forget_starts(state: Path) -> None:
-    """Delete the noted starts of the service, so that they do not count as crashes.
-
-    Call this after a stop on request, a restart, or an installation.
-    """
+    """Delete the noted starts, which do not count as crashes after a stop, a restart, or an installation."""
     (state / _STARTS).unlink(missing_ok=True)
 
 
 def shorten_log(crash_log: Path) -> None:
-    """Delete all but the end of the file `crash_log`, if it is large.
-
-    The file is not replaced, because launchd or systemd has it open.
-    """
+    """Delete all but the end of a large `crash_log`, in place, because launchd or systemd has it open."""
     with suppress(FileNotFoundError), crash_log.open("r+b") as file:
         if file.seek(0, 2) > 10 * KEPT_BYTES:
             file.seek(-KEPT_BYTES, 2)

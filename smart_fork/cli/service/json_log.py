@@ -26,13 +26,9 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """A formatter that turns a log record into a line of JSON with masked secrets.
-
-    The keys are ``time``, ``level``, ``logger``, ``message`` and those of the record's extra values.
-    """
+    """A formatter that turns a log record, with its extra values, into a line of JSON with masked secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line of JSON."""
         line: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
@@ -47,15 +43,14 @@ class JsonLines(logging.Formatter):
 
 
 def _said(text: Masked) -> str:
-    """Return `text` as valid Unicode: lone surrogates, which names of files may contain, are escaped."""
+    """Escape lone surrogates in `text`, which names of files may contain."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Private(RotatingFileHandler):
-    """The logging handler that writes the service's log, a private file.
+    """The logging handler of the service's log, a private file.
 
-    While the disk is full, it keeps up to `WAITING_BYTES` of records in memory, the oldest ones, and writes them
-    later.
+    While the disk is full, it keeps the oldest `WAITING_BYTES` of records in memory, and writes them later.
     """
 
     def _open(self) -> TextIOWrapper:
@@ -64,16 +59,10 @@ class _Private(RotatingFileHandler):
         return TextIOWrapper(file, encoding="utf-8", errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - what logging calls it
-        """Ignore an error that occurred while the log was written.
-
-        To print the error could block the service, because standard error may be a pipe without a reader.
-        """
+        """Ignore an error of writing the log: printing it could block on a pipe without a reader."""
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
-        """Return True if the log file has its full size, so that a new file must be begun.
-
-        Return False while earlier records wait for free space on the disk.
-        """
+        """Return True if the log file is full; False while earlier records wait for free space on the disk."""
         try:
             return bool(super().shouldRollover(record))
         except OSError:
@@ -81,7 +70,7 @@ class _Private(RotatingFileHandler):
 
 
 def log_file() -> Path:
-    """Return the path of the service's log file. Create the folder if it is missing."""
+    """Return the path of the service's log file, in a folder that exists."""
     return private_dir(state_home() / "logs") / "service.log"
 
 
@@ -99,10 +88,7 @@ def log_to_file() -> None:
 
 
 def last_lines(number: int) -> list[dict[str, Any]]:
-    """Return the newest `number` records of the service's log, oldest first. Invalid lines are skipped.
-
-    If the log file has fewer lines, the file before the last rotation is read, too.
-    """
+    """Return the newest `number` records of the service's log, oldest first, also from the file before rotation."""
     now = log_file()
     lines: list[bytes] = []
     for path in (now, now.with_name(f"{now.name}.1")):
@@ -121,10 +107,7 @@ def _last_of(path: Path, number: int) -> list[bytes]:
 
 
 def follow(wait: Callable[[], None] = lambda: time.sleep(LOOK_SECONDS)) -> Iterator[dict[str, Any]]:
-    """Yield each record that is added to the service's log, forever, also after the file is rotated.
-
-    Whenever no new record is there, call `wait` and look again.
-    """
+    """Yield each new record of the service's log, forever, also after rotation. Call `wait` before each new look."""
     file, rest = _opened(), b""
     if file is not None:
         file.seek(0, os.SEEK_END)

@@ -1,8 +1,7 @@
-"""The run of ``smart-fork serve``, from the choice of addresses where the service listens to its end.
+"""The run of ``smart-fork serve``, from choosing addresses to its end.
 
-A program that connects to a host name of this machine may use any of the name's IP addresses. If another program
-listened at one of them, it would get the service's token. So the service accepts a name in requests only if it listens
-at all addresses of the name.
+A program that connects to a host name may use any of its IP addresses. Another program at one of them would get the
+service's token. So the service accepts a name in requests only if it listens at all addresses of the name.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ log = logging.getLogger(__name__)
 class Listening:
     """The open sockets of the service.
 
-    The TCP `sockets` all have the port `port`; the first one listens at `host`. The last socket is a Unix socket for
-    the user's own programs at the path `local`; without one, `local` is empty. The Host header of a request must be
-    one of `names`.
+    The TCP `sockets` all have the port `port`, the first one at `host`. The last one is a Unix socket for the user's
+    own programs at the path `local`, which may be empty. A request's Host header must be one of `names`.
     """
 
     sockets: tuple[socket.socket, ...]
@@ -82,7 +80,7 @@ class Listening:
 
 
 def addresses(host: str, *, allow_remote: bool) -> list[str]:
-    """Return the IP addresses of `host`, which is a name or an address.
+    """Return the IP addresses of `host`, a name or an address.
 
     Raises:
         Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
@@ -109,12 +107,9 @@ def _looked_up(host: str) -> list[str]:
 
 
 def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
-    """Open the service's sockets at `host` and `port`.
-
-    Without `port`, use the wanted port (see `wanted_port`), or any free port if the wanted one is taken.
+    """Open the service's sockets at `host` and `port`, by default the wanted port or else any free one.
 
     Raises:
-        Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
         ProgramFailed: `port` is taken, or `host` is no address of this machine.
     """
     literal, *others = addresses(host, allow_remote=allow_remote)
@@ -139,10 +134,10 @@ def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listen
 
 
 def listen_locally(state: Path) -> socket.socket | None:
-    """Open a Unix socket in the folder `state` for the user's own programs. Replace the socket of a killed service.
+    """Open a Unix socket in the folder `state` for the user's own programs, or else in a private folder in ``/tmp``.
 
-    If the path is too long, or the file system allows no sockets, use a private folder in ``/tmp``. Return `None` if
-    that fails too; then the user's own programs work without the service.
+    The path may be too long, or the file system may allow no sockets. Return `None` if both fail; then the user's own
+    programs work without the service.
     """
     for folder in (state, None):
         made = socket.socket(socket.AF_UNIX)
@@ -187,7 +182,7 @@ def _bound(literal: str, port: int) -> socket.socket:
 
 
 def _named(host: str, port: int) -> str:
-    """Return `host` and `port` as a request's Host header has them, such as ``localhost:80`` or ``[::1]:80``."""
+    """Return `host` and `port` as in a request's Host header, such as ``localhost:80`` or ``[::1]:80``."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
 
@@ -198,10 +193,7 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """A web application that passes requests on to `app`, and counts those that are running.
-
-    A restart of the service waits for their end. Requests for the paths in `passing` are not counted.
-    """
+    """A web application that passes requests on to `app`, and counts those that run, except for `passing` paths."""
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -213,16 +205,11 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if the running requests allow the service to restart now.
-
-        They do if no request is running or just ended, or if the restart has already `waited` for long enough (in
-        seconds).
-        """
+        """Return True if no request runs or just ended, or a restart has `waited` for long enough (in seconds)."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on to the application behind this one, and count the request while it runs."""
         counts = scope["type"] == "http" and scope["path"] not in self._passing
         # What a client of MCP keeps open to be told something.
         stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
@@ -247,13 +234,12 @@ Told = Callable[[Address], None]
 def serve(
     host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
 ) -> None:
-    """Run the service until a signal ends it. After an upgrade of smart-fork, the service restarts itself.
+    """Run the service until a signal ends it. After an upgrade of smart-fork, it restarts itself.
 
     When the service listens, `told` is called with its address.
 
     Raises:
-        Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
-        ProgramFailed: a service runs already, the port is taken, or the state folder cannot be written.
+        ProgramFailed: a service runs already, or its files cannot be written.
     """
     addresses(host, allow_remote=allow_remote)  # before anything is written
     try:
@@ -282,10 +268,7 @@ def serve(
 
 
 def allow_files() -> None:
-    """Allow this process as many open files as connections and index files may need.
-
-    macOS allows only 256 at first.
-    """
+    """Allow this process as many open files as it may need. macOS allows only 256 at first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -294,10 +277,7 @@ def allow_files() -> None:
 
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
-    """Serve on the open sockets until the service ends. Return the port if it has to restart, else `None`.
-
-    When the service listens, `told` is called with its address.
-    """
+    """Serve on the open sockets until the service ends. Return the port if it has to restart, else `None`."""
     from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
     from smart_fork.page import routes
 
@@ -339,10 +319,9 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
 
 
 class _ServiceServer(uvicorn.Server):
-    """A uvicorn server that calls `hang_up` when it shuts down, to close the streams that clients keep open.
+    """A uvicorn server that closes clients' open streams at its end, with `hang_up`; uvicorn would wait for them.
 
-    uvicorn alone would wait for the streams' end. Unlike uvicorn, this server does not raise a signal again that has
-    ended it.
+    Unlike uvicorn, it does not raise the signal again that has ended it.
     """
 
     def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
@@ -350,17 +329,12 @@ class _ServiceServer(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the server, then set the backlog (the number of connections that may wait) of each socket.
-
-        asyncio uses one number for the backlog and for how many connections it accepts in a row, so the backlog is set
-        again here.
-        """
+        """Start the server, and set each socket's backlog again, which asyncio lowers to its accepts in a row."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the clients' open streams, wait for the other running requests, and end the server."""
         self._hang_up()
         await super().shutdown(sockets)
 

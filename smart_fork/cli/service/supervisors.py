@@ -23,7 +23,7 @@ STOP_SECONDS = 20
 
 
 def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
-    """Return the property list (the settings file) of a launchd job that keeps smart-fork's service running."""
+    """Return the property list (settings file) of a launchd job that keeps the service running."""
     log = str(settings.crash_log)
     return plistlib.dumps(
         {
@@ -48,10 +48,9 @@ def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
 
 
 def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
-    """Return the label (name) of a launchd job that runs this home's service under another label than `label`.
+    """Return the name of a launchd job that runs this home's service under another name; else an empty text.
 
-    `content` is the job's property list (settings file), `state` is the state folder of this home. For all other jobs,
-    return an empty text.
+    `content` is the job's property list (settings file), `state` the state folder of this home.
     """
     try:
         given: Any = plistlib.loads(content)
@@ -77,7 +76,7 @@ PAUSE = 0.25
 
 
 class Launchd:
-    """Installs and controls smart-fork's service with launchd. `Systemd` has the same methods."""
+    """Installs and controls the service with launchd. `Systemd` has the same methods."""
 
     name = "launchd"
 
@@ -89,11 +88,11 @@ class Launchd:
 
     @property
     def path(self) -> Path:
-        """The path of the property list, launchd's settings file for smart-fork's service."""
+        """The path of the property list, launchd's settings file for the service."""
         return Path.home() / "Library/LaunchAgents" / f"{self._label}.plist"
 
     def written(self, settings: UnitSettings) -> bytes:
-        """Return the content of the property list (launchd's settings file) for a service with these settings."""
+        """Return the content of the property list (settings file) for a service with these settings."""
         return launchd_plist(settings, self._label)
 
     def reach(self) -> None:
@@ -107,9 +106,9 @@ class Launchd:
             raise ProgramFailed(f"launchd has no session for this user: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
-        """Write `content` as the property list (settings file), stop a running service, and start the new one.
+        """Write `content` as the property list (settings file), and restart the service. Return notes for the person.
 
-        Jobs with other labels that run the same service are stopped for good. Return a note for the person about each.
+        Jobs with other names that run the same service are stopped for good.
 
         Raises:
             ProgramFailed: the service could not be started.
@@ -126,17 +125,12 @@ class Launchd:
         return notes
 
     def uninstall(self) -> None:
-        """Stop the service and delete its property list (settings file). Do nothing if the service is not installed.
-
-        Raises:
-            ProgramFailed: the service could not be stopped; the file is still there.
-        """
+        """Stop the service, and delete its property list (settings file)."""
         if self.path.exists() or self._loaded(self._label):
             self._stop(self._label)
             remove(self.path)
 
     def state(self) -> UnitState:
-        """Return the state of the service as launchd reports it."""
         answer = self._launchctl("print", self._target(self._label))
         if not answer.ok:
             return UnitState()
@@ -148,10 +142,7 @@ class Launchd:
         return UnitState(loaded=True, running=said.get("state") == "running", pid=number, ended=ended)
 
     def _others(self) -> Iterator[tuple[str, Path]]:
-        """Yield label and file of each other launchd job that also runs the service of this smart-fork home.
-
-        Such a job and the job of this object would compete for the service's port.
-        """
+        """Yield name and file of each other launchd job that runs this home's service, on the same port."""
         for path in sorted(self.path.parent.glob("*.plist")):
             try:
                 label = other_label(path.read_bytes(), state_home(), self._label)
@@ -161,7 +152,7 @@ class Launchd:
                 yield label, path
 
     def _retire(self, label: str, path: Path) -> str:
-        """Stop and disable the launchd job `label`. Its file `path` stays. Return a note for the person."""
+        """Stop and disable the launchd job `label`. Its file stays. Return a note for the person."""
         self._stop(label)
         self._launchctl("disable", self._target(label))
         return f"{label} also ran the service. It was stopped and disabled. Its file stays: {path}"
@@ -201,7 +192,7 @@ _UNNAMEABLE = re.compile(r"[\"'\\$*?\[]")
 def systemd_unit(settings: UnitSettings) -> str:
     """Return the content of the systemd unit (settings file) for a service with these settings.
 
-    With this unit, systemd stops restarting the service after five failures in ten minutes.
+    systemd then stops restarting the service after five failures in ten minutes.
     """
     argv = [*(_BY_NAME if _UNNAMEABLE.search(settings.program) else ()), *settings.argv]
     variables = [_quoted(f"{name}={text}") for name, text in settings.environment.items()]

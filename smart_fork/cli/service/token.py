@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenUnsafe(SmartForkError):
-    """An error: the token's file must not be used, because others can read or write it, or because it is damaged."""
+    """An error: the token's file must not be used, because others can read or write it, or it is damaged."""
 
     code = "token_unsafe"
 
@@ -31,10 +31,10 @@ class TokenUnsafe(SmartForkError):
 
 
 def token() -> str:
-    """Return the token for the service of this smart-fork home. If there is no token yet, make one.
+    """Return the token of this home's service. If there is none yet, make one.
 
     Raises:
-        TokenUnsafe: others could read or write the token's file, or the file is damaged.
+        TokenUnsafe: others could read or write the token's file, or it is damaged.
     """
     path = _file()
     try:
@@ -49,7 +49,7 @@ def token() -> str:
 
 
 def change() -> str | None:
-    """Replace the token by a new one. Return the old token; `None` if it was missing or unsafe."""
+    """Replace the token. Return the old one; `None` if it was missing or unsafe."""
     path = _file()
     try:
         before = _private_token(path)
@@ -60,10 +60,9 @@ def change() -> str | None:
 
 
 class Token:
-    """The current token of a running service. Each call reads the token's file.
+    """The current token of a running service, read at each call. When it has changed, `changed` is called.
 
-    When the token has changed, `changed` is called. While the file is unsafe, the token is a random text that no
-    client has.
+    While its file is unsafe, the token is a random text that no client has.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
@@ -72,7 +71,6 @@ class Token:
         self._now = ""
 
     def __call__(self) -> str:
-        """Read the token's file, and return the current token of the service."""
         before = self._now
         try:
             self._now = token()
@@ -119,10 +117,7 @@ MAX_SETTINGS = 64 * 1024 * 1024
 
 @record
 class Rotated(Value):
-    """The answer of ``service rotate``, which replaces the token.
-
-    `service` is the URL of the running service. `holders` are agents' settings files that still contain the old token.
-    """
+    """The answer of ``service rotate``. `holders` are agents' settings files that still have the old token."""
 
     rotated: bool = True
     service: str | None
@@ -130,10 +125,9 @@ class Rotated(Value):
 
 
 def rotate() -> Rotated:
-    """Replace the token by a new one. The old token and its cookies stop working.
+    """Replace the token. The old token and its cookies stop working.
 
     Raises:
-        OSError: the token's file cannot be written; the old token stays.
         ProgramFailed: the token is changed, but the running service does not answer.
     """
     before = (change() or "").encode()

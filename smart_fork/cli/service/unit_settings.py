@@ -1,7 +1,4 @@
-"""The settings of the installed service: program, port and environment variables.
-
-A later installation keeps the values that it does not change.
-"""
+"""The settings of the installed service: program, port and environment variables. A later installation keeps them."""
 
 from __future__ import annotations
 
@@ -29,23 +26,17 @@ from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 
 
 def login_home() -> Path:
-    """Return the home directory of the user's login, even if HOME names another one.
-
-    launchd and systemd start services with that directory.
-    """
+    """Return the home directory of the user's login, in which launchd and systemd start services, whatever HOME is."""
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def is_usual(state: Path) -> bool:
-    """Return True if the folder `state` is smart-fork's default state folder."""
+    """Return True if `state` is smart-fork's default state folder."""
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
 def mark() -> str:
-    """Return the suffix for the service's name in launchd or systemd; empty for the default state folder.
-
-    Each other state folder has its own suffix, so that several services can be installed.
-    """
+    """Return the suffix of the service's name in launchd or systemd: empty for the default state folder."""
     if is_usual(state_home()):
         return ""
     state = os.path.realpath(state_home())
@@ -54,10 +45,7 @@ def mark() -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """The state of smart-fork's service as launchd or systemd reports it.
-
-    `ended` says how the service's process last failed; empty if unknown.
-    """
+    """The service's state as launchd or systemd reports it. `ended` says how its process last failed."""
 
     loaded: bool = False
     running: bool = False
@@ -83,10 +71,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class UnitSettings:
-    """The settings of the service in launchd or systemd: `program` (an absolute path), `port` and `environment`.
+    """The settings of the service in launchd or systemd. `program` is an absolute path.
 
     Raises:
-        Usage: a text in the settings has a line break, another control character, or invalid Unicode.
+        Usage: a text has a line break, another control character, or invalid Unicode.
     """
 
     program: str
@@ -102,25 +90,24 @@ class UnitSettings:
 
     @property
     def argv(self) -> list[str]:
-        """The command that runs the service, as an argument list."""
         return [self.program, "serve", "--port", str(self.port)]
 
     @property
     def state(self) -> Path:
-        """The service's state folder. It is also the service's working directory, because it belongs to no project."""
+        """The state folder, which is also the service's working directory, because it belongs to no project."""
         return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
-        """The file for stdout and stderr of the service's process. The folder also has the service's own log."""
+        """The file for stdout and stderr of the service's process, beside the service's own log."""
         return self.state / "logs" / "service-crash.log"
 
 
 def checked_interval(text: str) -> str:
-    """Return the indexing interval `text`, such as ``15m`` or five cron fields, in lower case with single spaces.
+    """Return the indexing interval, such as ``15m`` or five cron fields, in lower case.
 
     Raises:
-        Usage: the service's scheduler does not understand the interval, or its time never comes.
+        Usage: the interval is not understood, or its time never comes.
     """
     wanted = " ".join(text.lower().split())
     try:
@@ -137,12 +124,12 @@ def keep(settings: UnitSettings) -> None:
 
 
 def kept() -> UnitSettings:
-    """Return the settings of this home's service from the file that `keep` wrote. A person may have edited the file.
+    """Return the settings that `keep` wrote, which a person may have edited.
 
     Raises:
         ValueError: the file is damaged.
         OSError: the file cannot be read.
-        Usage: a text in the file cannot be written into a service manager's file.
+        Usage: a text in it cannot be written into a service manager's file.
     """
     given = orjson.loads((state_home() / _KEPT).read_bytes())
     try:
@@ -156,14 +143,12 @@ def new_settings(
     before: UnitSettings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
     otherwise: int = PORT,
 ) -> UnitSettings:  # fmt: skip
-    """Return the settings for installing the service.
+    """Return settings: each value from the arguments, else from `env`, else from `before`, else the default.
 
-    Each value comes from the arguments, else from the variables `env`, else from the earlier settings `before`, else
-    it is the default. `otherwise` is the default port. A variable that is empty in `env` is removed from the settings.
+    `otherwise` is the default port. A variable that is empty in `env` is removed.
 
     Raises:
         Usage: a value is not acceptable.
-        SmartForkError: there is no program to start.
     """
     program = own_program(env)
     environment = dict(before.environment) if before else {}
@@ -195,10 +180,7 @@ def _absolute(folder: str) -> str:
 
 
 def _unwritable(character: str) -> bool:
-    """Return True for a character that launchd or systemd could not read back from its settings file.
-
-    These are control characters, lone surrogates and non-characters.
-    """
+    """Return True for a control character, lone surrogate or non-character, which launchd or systemd misreads."""
     code = ord(character)
     return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
 
@@ -214,9 +196,7 @@ _OF_ONE_SHELL = "fnm_multishells"
 
 
 def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
-    """Return the path of the command ``smart-fork`` that belongs to the Python interpreter `python`.
-
-    If the interpreter's folder has no such command, return the first one on PATH.
+    """Return the path of the ``smart-fork`` command of the Python interpreter `python`, or else the first on PATH.
 
     Raises:
         ProgramMissing: there is no such command.
@@ -235,9 +215,8 @@ def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
 def search_path(env: Mapping[str, str], before: str = "", python: str = sys.executable) -> str:
     """Return the PATH for the service: the folders in which `PROGRAMS` (agents, git, tmux …) are found now.
 
-    Existing folders of the earlier PATH `before` are added, so that an installation in a process with a bare PATH
-    removes no folder. The folder of smart-fork's own Python is left out, because agents' programs would use that
-    Python.
+    Existing folders of the earlier PATH `before` stay, so that a process with a bare PATH removes none. The folder of
+    smart-fork's own Python is left out, because agents' programs would use that Python.
     """
     own = str(Path(python).parent) if sys.prefix != sys.base_prefix else ""
     folders = [one for one in _folders(env) if str(Path(one)) != own]
@@ -250,7 +229,7 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 
 
 def _folders(env: Mapping[str, str]) -> list[str]:
-    """Return the absolute folders in which to search for programs: those of PATH, and the usual ones for this user."""
+    """Return the absolute folders in which to search for programs: those of PATH, and the user's usual ones."""
     home = env.get("HOME") or str(Path.home())
     folders = [*env.get("PATH", os.defpath).split(os.pathsep), *Program.usual_folders(home)]
     return [one for one in folders if Path(one).is_absolute()]

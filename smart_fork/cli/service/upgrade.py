@@ -27,10 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class Upgrade:
-    """A watch on the installed version of smart-fork. After an upgrade, it restarts the service.
+    """A watch on the installed version of smart-fork, which restarts the service after an upgrade.
 
-    `may` gets the seconds for which the restart has waited, and returns True if the service may restart now. Then
-    `restart` is called, once.
+    `may` gets the seconds that the restart has waited, and allows it or not. Then `restart` is called, once.
     """
 
     def __init__(
@@ -53,10 +52,7 @@ class Upgrade:
         return {"from": self._running.version, "to": self._seen.version}
 
     def step(self) -> float:
-        """Check the installed version once. If it has changed, and the service may restart, restart the service.
-
-        Return the number of seconds until the next check.
-        """
+        """Check the installed version, and restart the service if it may. Return the seconds until the next check."""
         now = self._look()
         if now is None or self._running is None or now == self._running or self._done:
             self._since = None
@@ -73,16 +69,12 @@ class Upgrade:
         return SOON_SECONDS
 
     def run(self, stop: threading.Event) -> None:
-        """Check the installed version at intervals, until `stop` is set."""
         while not stop.wait(self.step()):
             pass
 
 
 def adopt() -> None:
-    """Wait, in new threads, for the end of the child processes that the service started before its restart.
-
-    The restart ended the threads that waited for these processes before.
-    """
+    """Wait, in new threads, for child processes of before a restart, which ended the threads that waited for them."""
     import psutil
 
     for child in psutil.Process().children():
@@ -96,10 +88,9 @@ def load_service() -> None:
 
 
 def load_all(*, but: Collection[str]) -> None:
-    """Import all modules of smart-fork, except the packages and modules in `but`, and their submodules.
+    """Import all modules of smart-fork, except the packages and modules in `but`.
 
-    A module that is first imported after an upgrade would come from the new version, and might not fit the old
-    modules.
+    A module that is first imported after an upgrade might not fit the old ones.
     """
     for package in ("indexer", "smart_fork"):
         _load(import_module(package), but)
@@ -115,7 +106,7 @@ def _load(package: ModuleType, but: Collection[str]) -> None:
 
 
 def become(port: int) -> NoReturn:
-    """Replace this process by the newly installed version of the service, with the same arguments, at `port`.
+    """Replace this process by the newly installed version of the service, at `port`.
 
     Raises:
         OSError: the Python interpreter of this process is gone.

@@ -1,7 +1,7 @@
 """The command ``setup``, which connects smart-fork to the installed agents.
 
-It plans all steps, asks the person once, does the steps, and tries the MCP servers that it has registered. With
-``--remove`` it undoes the steps. The commands ``setup hooks``, and ``hook``, which agents run, are here, too.
+It plans all steps, asks the person once, does them, and tries the registered MCP servers. ``--remove`` undoes the
+steps. ``setup hooks`` and ``hook`` are here, too.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def hooks(
 
 
 def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
-    """Install the hooks of one agent, or with `remove` remove them. Return the change, or the error.
+    """Install or remove the hooks of one agent. Return the change, or the error.
 
-    `wanted` says that the person has named the agent. Without it, an agent that has never run here is skipped.
+    If the agent is not `wanted` by name, and has never run here, it is skipped.
     """
     from smart_fork.cli.setup import agent_settings
 
@@ -199,11 +199,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
 
 
 def _agreed(*, offers: bool) -> str:
-    """Ask the person once whether to carry out the plan of the setup. Return "y", "w", or an empty text.
-
-    "y" means all steps, "w" all steps except the copies of logs, and an empty text no step. "w" is possible only if
-    the plan `offers` copies of logs.
-    """
+    """Ask the person once for the plan: "y" for all steps, "w" without copies of logs (if it `offers` them), or ""."""
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
     answer = ""
@@ -214,10 +210,7 @@ def _agreed(*, offers: bool) -> str:
 
 
 def compile_ahead() -> None:
-    """Compile smart-fork's modules to bytecode, so that the first start by an agent is fast.
-
-    Some installers do not compile them. If the bytecode cannot be written, each start compiles the modules again.
-    """
+    """Compile smart-fork's modules to bytecode, which some installers omit, so that the first start is fast."""
     import compileall
 
     for name in _PACKAGES:
@@ -227,10 +220,7 @@ def compile_ahead() -> None:
 
 
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """Do one step of the plan, and print its notes or its error. Return the step with them, for the JSON answer.
-
-    An error is not raised, so that the next step is done.
-    """
+    """Do one step of the plan, and print its notes or error. Return it with them for the JSON answer."""
     told = step.told()
     try:
         notes = first_index(plan) if step.what == "index" else step.do(ledger)
@@ -246,10 +236,7 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
 
 
 def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
-    """Try the registered MCP server of each agent, in parallel: start it and list its tools.
-
-    With `ask`, also have each server search for a session. Servers that smart-fork did not register are not tried.
-    """
+    """Try each agent's registered MCP server, in parallel: list its tools, and with `ask` search for a session."""
     from concurrent.futures import ThreadPoolExecutor
 
     from smart_fork.cli.setup.plan import try_server
@@ -283,10 +270,7 @@ def _print_plan(plan: SetupPlan) -> None:
 
 
 def _print_steps(title: str, steps: list[Step]) -> None:
-    """Print the planned `steps` of an agent below its `title`, grouped by what will be done, such as "add".
-
-    A step with a reason gets a line of its own.
-    """
+    """Print the planned `steps` of an agent, grouped by what will be done, such as "add"."""
     head = f"{title}: "
     for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
         said = ", ".join(f"{_named(step)}{f': {step.why}' * bool(step.why)}" for step in some)
@@ -306,16 +290,13 @@ def _in_lines(text: str, indent: str = "") -> list[str]:
 
 
 def say_in_lines(text: str) -> None:
-    """Print a sentence on stderr in lines of at most `_WIDTH` characters."""
+    """Print `text` on stderr in lines of at most `_WIDTH` characters."""
     for line in _in_lines(text):
         say(line)
 
 
 def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
-    """Print the last lines of the setup: a command that searches for `title`, a title of the person's sessions.
-
-    Without a title, the command searches for an example. If some steps failed (not `ok`), print the next step instead.
-    """
+    """Print the setup's last lines: a search for `title`, a session's title, or the next step after a failure."""
     if not ok:
         say("Not everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
@@ -368,7 +349,7 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
 
 
 def _say_below(message: str) -> None:
-    """Print `message` below the line of its step, indented. Line breaks in the message stay."""
+    """Print `message` below the line of its step, indented, with its own line breaks."""
     for line in message.splitlines():
         for part in _in_lines(line, _BELOW):
             say(part)
@@ -383,9 +364,7 @@ _PATIENCE, _FEW = 0.0, 128
 
 
 def first_index(plan: SetupPlan) -> list[str]:
-    """Index the words of all sessions. Embed the sessions too, in this process if few passages are missing.
-
-    Otherwise another process embeds them in the background. Return notes for the person.
+    """Index the words of all sessions, and their embeddings: few here, many in the background. Return notes.
 
     Raises:
         SmartForkError: the index or the embedding model is not available.
@@ -407,7 +386,7 @@ def first_index(plan: SetupPlan) -> list[str]:
 
 
 def _indexed() -> tuple[int, bool]:
-    """Index the words of all sessions. If few passages lack an embedding, embed them, too.
+    """Index the words of all sessions; embed them too if few passages are missing.
 
     Return the number of sessions, and True if some passages still lack an embedding.
     """
@@ -426,10 +405,7 @@ def _indexed() -> tuple[int, bool]:
 
 
 def _rest(plan: SetupPlan) -> str:
-    """Have the remaining sessions indexed and embedded in the background. Return a note for the person.
-
-    The service does this if the `plan` installs it or it is installed already; otherwise a new process does.
-    """
+    """Have the remaining sessions indexed by the service, or else by a new process. Return a note for the person."""
     from smart_fork.system.processes import Processes
 
     if not any(step.what == "service" and step.state != "left" for step in plan.steps):

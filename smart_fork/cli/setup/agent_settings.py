@@ -1,7 +1,7 @@
 """Installs smart-fork's hooks in an agent's settings, or in a file of smart-fork's own.
 
-A hook is a handler: a command of smart-fork that the agent runs at an event. In settings, smart-fork's handlers come
-after the handlers of other programs, and all other bytes stay. Settings with an unknown form are not changed.
+A handler is a command of smart-fork that the agent runs at an event. In settings, it comes after the handlers of other
+programs, and all other bytes stay. Settings with an unknown form are not changed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
-    """Put smart-fork's handlers (commands for an agent's events) into the settings at `path`.
+    """Put smart-fork's handlers, by event, into the settings at `path`, in place of earlier ones.
 
-    `wanted` has the handlers by event. They replace all handlers that smart-fork has put there before. Return True if
-    the settings changed, and the new text of the settings.
+    Return True if the settings changed, and their new text.
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -60,10 +59,9 @@ def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
 
 
 def remove_handlers(path: Path) -> bool:
-    """Remove smart-fork's handlers (commands for an agent's events) from the settings at `path`.
+    """Remove smart-fork's handlers, and the JSON containers made for them, from the settings at `path`.
 
-    The JSON objects and arrays that smart-fork created for its handlers are removed, too. Return True if the settings
-    had handlers of smart-fork.
+    Return True if there were any.
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -82,21 +80,13 @@ def remove_handlers(path: Path) -> bool:
 
 
 def any_in(path: Path) -> bool:
-    """Return True if the settings at `path` have a handler of smart-fork, even from an older version.
-
-    Raises:
-        SmartForkError: the settings have an unknown form.
-    """
+    """Return True if the settings at `path` have a handler of smart-fork, even from an older version."""
     text = _read(path) or ""
     return any(list(_ours(text, event)) for event in _events(text)) if text else False
 
 
 def are_in(path: Path, wanted: Groups) -> bool:
-    """Return True if smart-fork's handlers in the settings at `path` are exactly those in `wanted`.
-
-    Raises:
-        SmartForkError: the settings have an unknown form.
-    """
+    """Return True if smart-fork's handlers in the settings at `path` are exactly those in `wanted`."""
     text = _read(path)
     if text is None:
         return False
@@ -122,9 +112,8 @@ def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
 
 
 def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
-    """Return the settings `text` without smart-fork's handler `one`, which runs at `event`.
+    """Return the settings `text` without the handler `one`, and without groups and containers that become empty.
 
-    If the group of the handler becomes empty, the group is removed, and likewise the JSON containers around it.
     Containers that were empty before smart-fork changed the settings stay (see `_Spaces`).
     """
     if len(json_text.items(text, one.handlers)) > 1:
@@ -133,10 +122,7 @@ def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
 
 
 class _Handler(NamedTuple):
-    """The positions of a handler of smart-fork in the text of the settings.
-
-    `group` is the JSON object that has the handler, and `handlers` the position of the list in it.
-    """
+    """The positions of a handler in the text of the settings: its group (a JSON object), the list in it, and itself."""
 
     group: json_text.JsonItem
     handlers: int
@@ -181,10 +167,10 @@ def _events(text: str) -> list[str]:
 
 
 class _Spaces:
-    """A record of JSON objects and arrays in the settings that were empty before smart-fork added hooks.
+    """A stored record of JSON containers in settings that were empty before smart-fork added hooks, and their white
+    space.
 
-    A file keeps this record, with the white space in them. When the hooks are removed, these objects and arrays stay,
-    and get their white space back.
+    When the hooks are removed, these containers stay as they were.
     """
 
     def __init__(self, path: Path) -> None:
@@ -197,10 +183,7 @@ class _Spaces:
             self.created = bool(kept["created"])
 
     def save(self, *, created: bool) -> None:
-        """Write this record of empty objects and arrays to its file, which is kept while the hooks are installed.
-
-        With `created`, also record that smart-fork has created the settings file.
-        """
+        """Write this record to its file. With `created`, note that smart-fork has created the settings file."""
         self.created = self.created or created
         private_dir(self._file.parent)
         replace_file(self._file, [json.dumps({"created": self.created, "empty": [*self.empty.items()]}).encode()])
@@ -234,10 +217,9 @@ def settings_file(agent: AgentName) -> Path:
 
 
 def command(agent: AgentName) -> str:
-    """Return the shell command that the agent runs as smart-fork's hook.
+    """Return the shell command that the agent runs as a hook.
 
-    If smart-fork is uninstalled but its hook is still there, the command prints nothing and exits with 0, so that the
-    agent reports no error.
+    If smart-fork is uninstalled, it prints nothing and exits with 0, so that the agent reports no error.
     """
     return f"{shlex.join(Processes.python(MODULE, agent))} {_IN_SILENCE}"
 
@@ -245,8 +227,7 @@ def command(agent: AgentName) -> str:
 def wanted(agent: AgentName) -> dict[str, Any]:
     """Return the hooks to install for the agent, with the `path` of their file.
 
-    The value has either ``hooks``, which belong into the agent's settings, or ``content``, the text of a file of
-    smart-fork's own.
+    They are ``hooks`` for the agent's settings, or the ``content`` of a file of smart-fork's own.
     """
     hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
@@ -255,7 +236,7 @@ def wanted(agent: AgentName) -> dict[str, Any]:
 
 
 def install(agent: AgentName) -> HooksChanged:
-    """Install the agent's hooks. They replace hooks that an older version of smart-fork installed. Return the changes.
+    """Install the agent's hooks, in place of an older version's. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written; it is unchanged.
@@ -270,13 +251,9 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Install the agent's hooks again after recall was switched on or off.
+    """Install the agent's hooks again after recall was switched on or off, which needs other hooks. Return notes.
 
-    Recall (hints from past sessions) needs more hooks than workers do. Do nothing if smart-fork's hooks are not
-    installed, or if this agent has no hooks for recall. Return notes for the person.
-
-    Raises:
-        SmartForkError: the file has an unknown form, belongs to others, or cannot be written.
+    Do nothing if no hooks are installed, or this agent has none for recall (hints from past sessions).
     """
     hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)
@@ -284,9 +261,7 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
 
 
 def remove(agent: AgentName) -> HooksChanged:
-    """Remove smart-fork's hooks from the agent's settings, or delete smart-fork's own file of hooks.
-
-    Return the changes.
+    """Remove the hooks from the agent's settings, or delete smart-fork's own file of hooks. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, or cannot be written; it is unchanged.
@@ -306,7 +281,7 @@ def remove(agent: AgentName) -> HooksChanged:
 
 
 def is_installed(agent: AgentName) -> bool:
-    """Return True if smart-fork's hooks for the agent are exactly those that `install` would write.
+    """Return True if the agent's hooks are exactly those that `install` would write.
 
     Raises:
         SmartForkError: the file has an unknown form, or belongs to others.
@@ -333,7 +308,7 @@ def _groups(hooks: Hooks) -> Groups:
 
 
 def _written(path: Path, content: str) -> bool:
-    """Write `content` to `path`, smart-fork's own file of hooks. Return True if that changed the file."""
+    """Write `content` to smart-fork's own file of hooks. Return True if that changed the file."""
     before = _own_file(path, content)
     if before != content:
         ForeignFile(path).write(before, content)
@@ -341,10 +316,7 @@ def _written(path: Path, content: str) -> bool:
 
 
 def _deleted(path: Path, content: str) -> bool:
-    """Delete the file `path` if it is smart-fork's own file of hooks. Return True if it was deleted.
-
-    smart-fork's own file has the same first line as `content`. A file of another program stays.
-    """
+    """Delete smart-fork's own file of hooks, which has the first line of `content`. Return True if it did."""
     file = _file(path)
     before = file.read()
     if before is None or not _is_ours(before, content):
@@ -394,25 +366,13 @@ def _set(agent: AgentName, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the hooks that setup installed. Return notes for the person.
-
-    `line` records the installation in the ledger (setup's list of its changes).
-
-    Raises:
-        SmartForkError: the settings have an unknown form; they are unchanged.
-    """
+    """Remove the hooks that setup recorded in `line` of its ledger. Return notes for the person."""
     agent = AGENTS.registration_of(line.agent).agent
     notes = remove(agent).notes if settings_file(agent) == line.path else ()
     return list(notes)
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the hooks that setup installed are missing or outdated; else an empty text.
-
-    `line` records their installation in the ledger (setup's list of its changes).
-
-    Raises:
-        SmartForkError: the settings have an unknown form.
-    """
+    """Return a complaint if the hooks that setup recorded in `line` are missing or outdated; else an empty text."""
     agent = AGENTS.registration_of(line.agent).agent
     return "" if is_installed(agent) else f"the hooks in {line.path} are missing or outdated"

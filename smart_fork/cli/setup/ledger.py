@@ -1,7 +1,6 @@
-"""The steps of setup, its ledger, and its way to change files of other programs.
+"""The steps of setup, its ledger, and its way to change files of other programs (`ForeignFile`).
 
-The ledger is a file that lists each change before setup makes it, so that all changes can be undone. `ForeignFile`
-changes files of other programs.
+The ledger is a file that lists each change before setup makes it, so that all changes can be undone.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from smart_fork.errors import SmartForkError
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a file's text. It can be undone to the byte if the text has not changed since.
+    """A change of a file's text, which can be undone to the byte if the text has not changed since.
 
-    At the position `at`, counted in characters, the change replaced the text `was` by the text `now`. `before` and
-    `after` are digests of the file's whole text. If there was no file, the digest is empty.
+    At the position `at`, in characters, the text `now` replaced `was`. `before` and `after` are digests of the whole
+    text; empty if there was no file.
     """
 
     at: int
@@ -44,7 +43,7 @@ class Edit:
 
     @classmethod
     def of(cls, before: str | None, after: str) -> Edit:
-        """Return the edit that turns the text `before` (`None` if there is no file yet) into the text `after`."""
+        """Return the edit that turns `before` (`None` without a file) into `after`."""
         old = before or ""
         at = _shared(old, after)
         shared = _shared(old[at:][::-1], after[at:][::-1])
@@ -56,26 +55,23 @@ class Edit:
         return digest(text) == self.after
 
     def never_came(self, text: str | None) -> bool:
-        """Return True if `text` is exactly the text before this edit, so that the edit was not made or was undone."""
+        """Return True if `text` is exactly the text before this edit."""
         return digest(text) == self.before
 
     def undone(self, text: str) -> str | None:
-        """Return the text before this edit, made from `text`, the result of this edit.
-
-        Return `None` if there was no file before this edit.
-        """
+        """Return the text before this edit, made from its result `text`; `None` if there was no file."""
         if not self.before:
             return None
         return text[: self.at] + self.was + text[self.at + len(self.now) :]
 
 
 def _shared(one: str, other: str) -> int:
-    """Return the number of characters at the beginning that are the same in both texts."""
+    """Return the number of characters at the beginning that are equal in both texts."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def digest(text: str | None) -> str:
-    """Return the digest (a hash) of `text`. For `None`, which means no file, return an empty text."""
+    """Return the digest (a hash) of `text`; empty for `None`, which means no file."""
     return "" if text is None else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -83,12 +79,11 @@ What = Literal["server", "skill", "hooks", "recall", "reading", "keep", "service
 
 
 class LedgerLine(BaseModel):
-    """A line of the ledger (setup's list of its changes): one change at `path` that setup made, or was about to make.
+    """A line of the ledger: one change at `path` that setup made, or was about to make.
 
-    `what` names the part of the setup, such as "hooks". `edit` is the change of the file's text. For an MCP server,
-    `value` is the server's new entry in the settings, and `former` the text of the entry before. `had_servers` says
-    whether the settings had a place for servers. `made` says that setup created the file. `folders` lists the folders
-    that setup created for the file, the outermost first.
+    `what` names the part of the setup. For an MCP server, `value` is its new entry in the settings, and `former` the
+    entry's text before. `had_servers` says whether the settings had a place for servers. Setup created the file if
+    `made`, and `folders`, the outermost first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -105,14 +100,13 @@ class LedgerLine(BaseModel):
 
     @property
     def about(self) -> tuple[What, str, Path]:
-        """The key of this line in the ledger: the part of the setup, such as "hooks", the agent, and the path."""
+        """The key of this line in the ledger."""
         return self.what, self.agent, self.path
 
     def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
-        """Return the file's `text` without the change that this line records; `None` if there was no file before.
+        """Return `text` without the change of this line; `None` if there was no file before.
 
-        If the text has not changed since, the earlier text is restored to the byte. Otherwise `restore` takes out
-        setup's change.
+        Unchanged text is restored to the byte. Otherwise `restore` takes out setup's change.
         """
         if self.edit is None or not (self.edit.is_in(text) or self.edit.never_came(text)):
             return restore(text)
@@ -127,10 +121,7 @@ class _LedgerFile(BaseModel):
 
 
 class Ledger:
-    """The ledger of setup: a file with a line for each change that setup has made, so that each can be undone.
-
-    The lines are in the order of the changes. `write`, `begin` and `strike` change the file immediately.
-    """
+    """The ledger of setup: a file with a line for each change, in order, so that each can be undone."""
 
     def __init__(self) -> None:
         self.path = state_home() / "setup" / "ledger.json"
@@ -140,13 +131,11 @@ class Ledger:
         return iter(tuple(self._kept.lines))
 
     def of(self, what: What, agent: str, path: Path) -> LedgerLine | None:
-        """Return the line for this part of the setup, this agent and this path; `None` without such a line."""
+        """Return the line for this part of the setup, this agent and this path, or `None`."""
         return next((line for line in self if line.about == (what, agent, path)), None)
 
     def write(self, line: LedgerLine) -> None:
-        """Add `line` to the ledger, or replace the line with the same part of the setup, agent and path.
-
-        The new line then gets the place of the old one, because changes are undone in reverse order.
+        """Add `line`, or replace the line with its key, in its place, because changes are undone in reverse order.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -156,23 +145,13 @@ class Ledger:
         self._save([*lines[:at], line, *lines[at + 1 :]])
 
     def begin(self, line: LedgerLine) -> None:
-        """Write `line` to the ledger. Call this before the change is made that the line records.
-
-        The folders that the change will create are added to the line.
-
-        Raises:
-            SmartForkError: the ledger cannot be written.
-        """
+        """Write `line` before its change is made, and note in it the folders that the change will create."""
         earlier = self.of(*line.about)
         folders = [*(earlier.folders if earlier else ()), *_missing_folders(line.path)]
         self.write(line.model_copy(update={"folders": folders}))
 
     def strike(self, line: LedgerLine) -> None:
-        """Remove `line` from the ledger after its change was undone. A ledger without lines is deleted.
-
-        Raises:
-            SmartForkError: the ledger cannot be written.
-        """
+        """Remove `line` after its change was undone. A ledger without lines is deleted."""
         self._save([one for one in self if one.about != line.about])
 
     def _save(self, lines: list[LedgerLine]) -> None:
@@ -206,9 +185,7 @@ def _missing_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def setup_lock() -> Iterator[None]:
-    """Hold the lock of setup inside the context, so that no other setup runs at the same time.
-
-    Afterwards delete those of smart-fork's state folders that are empty.
+    """Hold the lock of setup inside the context. Then delete those of smart-fork's folders that are empty.
 
     Raises:
         SmartForkError: another process holds the lock.
@@ -236,8 +213,8 @@ StepState = Literal["new", "changed", "there", "left"]
 class Step:
     """A step of the setup's plan, such as registering the MCP server with one agent.
 
-    `name` is for people. `state` says whether the step is needed; if it is not done, `why` says why. `act` does the
-    step and returns notes. If the step could not be planned, `failure` is the error.
+    `name` is for people. If it is not done, `why` says why. `act` does it and returns notes. `failure` is the error if
+    it could not be planned.
     """
 
     what: str
@@ -250,7 +227,7 @@ class Step:
     failure: SmartForkError | None = None
 
     def do(self, ledger: Ledger) -> list[str]:
-        """Do the step. Return notes for the person. Each change is first written to the ledger (the list of changes).
+        """Do the step, and return notes for the person.
 
         Raises:
             SmartForkError: the step cannot be done.
@@ -261,7 +238,7 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the step has to be done: it adds or changes something."""
+        """Return True if the step adds or changes something."""
         return self.state in ("new", "changed")
 
     def told(self) -> StepTold:
@@ -273,13 +250,7 @@ class Step:
 
 @contextmanager
 def write_errors(path: Path, how: str) -> Iterator[None]:
-    """Turn an `OSError` inside the context into a `SmartForkError` about `path`.
-
-    `how` is "written" or "removed": the error says that the path cannot be written, or cannot be removed.
-
-    Raises:
-        SmartForkError: the file cannot be written or removed.
-    """
+    """Turn an `OSError` inside the context into a `SmartForkError`: `path` cannot be `how` ("written", "removed")."""
     try:
         yield
     except OSError as error:
@@ -287,7 +258,7 @@ def write_errors(path: Path, how: str) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path, folders: list[Path]) -> None:
-    """Remove temporary files next to `path` that a killed process has left, and those of `folders` that are empty."""
+    """Remove temporary files of a killed process next to `path`, and those of `folders` that are empty."""
     sweep_beside(path.resolve())
     for folder in reversed(folders):
         with suppress(OSError):
@@ -296,11 +267,10 @@ def remove_leftovers(path: Path, folders: list[Path]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A text file of another program at `path`, such as an agent's settings. Errors have the hint `next_step`.
+    """A text file of another program, such as an agent's settings. Errors have the hint `next_step`.
 
-    The file is written only if its text has not changed since it was read. If `path` is a link, the link stays, and
-    its target is written. Mode, owner and byte-order mark stay. A read-only file is not written. An empty JSON file
-    counts as an empty object, because agents read it so.
+    It is written only if its text has not changed since it was read, and never if it is read-only. Links, mode, owner
+    and byte-order mark stay. An empty JSON file counts as an empty object, because agents read it so.
     """
 
     path: Path
@@ -322,12 +292,10 @@ class ForeignFile:
             raise SmartForkError(f"{self.path} is not UTF-8, and was not changed", self.next_step) from error
 
     def write(self, before: str | None, text: str | None) -> None:
-        """Write `text`, or delete the file if `text` is `None`. Missing folders are created.
-
-        Do this only if the file's text is still `before`.
+        """Write `text`, or delete the file if it is `None`, but only if the file's text is still `before`.
 
         Raises:
-            SmartForkError: another program has changed the file, or it cannot be written; it is unchanged.
+            SmartForkError: another program has changed the file, or it cannot be written.
         """
         target = self.path.resolve()
         try:
@@ -348,11 +316,8 @@ class ForeignFile:
     def check_writable(self) -> None:
         """Refuse a file that its owner has made read-only, even if this user could write it.
 
-        A missing file is accepted.
-
         Raises:
             SmartForkError: the file is read-only.
-            OSError: the state of the file cannot be read.
         """
         target, step = self.path.resolve(), f"Make it writable (chmod u+w {self.path})."
         if target.is_file() and not target.stat().st_mode & stat.S_IWUSR:
@@ -360,13 +325,7 @@ class ForeignFile:
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Turn an `UnsuitableError` (settings with an unknown form) inside the context into a `SmartForkError`.
-
-        The new error names this file and the next step.
-
-        Raises:
-            SmartForkError: the settings in the file have an unknown form.
-        """
+        """Turn an `UnsuitableError` (settings with an unknown form) inside the context into a `SmartForkError`."""
         try:
             yield
         except UnsuitableError as error:

@@ -14,9 +14,7 @@ NAME = "MCP server"
 
 
 def planned(way: Registration, words: Sequence[str]) -> Step:
-    """Return the step that registers smart-fork's MCP server with the agent of `way`.
-
-    `words` are the command that starts the server.
+    """Return the step that registers the MCP server, started by the command `words`, with the agent of `way`.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -59,26 +57,17 @@ def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[st
 
 
 def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
-    """Return True if setup creates the settings file now, or created it earlier.
-
-    `text` is the file's text (`None` without a file), `earlier` setup's record of an earlier change. A created file is
-    deleted if it is empty after the server's entry is removed.
-    """
+    """Return True if setup creates the settings file now, or created it earlier. It is then deleted when empty."""
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
 def _undone(way: Registration, text: str, line: LedgerLine) -> str | None:
-    """Return the settings `text` without the change of an earlier setup; `None` if there was no file before.
-
-    `line` records that change in the ledger (setup's list of its changes).
-    """
+    """Return the settings `text` without an earlier setup's change `line`; `None` if there was no file before."""
     return line.undone(text, lambda changed: way.restore(changed, line.former, had_servers=line.had_servers))
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the server's entry that setup wrote to an agent's settings. Return notes for the person.
-
-    `line` records the entry in the ledger (setup's list of its changes).
+    """Remove the server's entry that setup recorded in `line` from an agent's settings. Return notes for the person.
 
     Raises:
         SmartForkError: the entry cannot be removed safely.
@@ -95,10 +84,9 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
-    """Remove the server's entry from settings that others have changed since setup. Return notes for the person.
+    """Remove the entry of `line` from settings that others have changed since setup. Return notes for the person.
 
-    `text` is the text of the settings now. `line` records the entry as setup wrote it. An entry that now starts
-    another program stays.
+    An entry that now starts another program stays.
     """
     step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {Registration.NAME}."
     file = ForeignFile(line.path, step)
@@ -116,13 +104,7 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the server's entry is gone, or starts another program than the entry that setup wrote.
-
-    Otherwise return an empty text. `line` records the entry in the ledger (setup's list of its changes).
-
-    Raises:
-        SmartForkError: the settings have an unknown form.
-    """
+    """Return a complaint if the entry that setup recorded in `line` is gone, or starts another program; else ""."""
     way = AGENTS.registration_of(line.agent)
     text = ForeignFile(line.path, f"Make {line.path} readable.").read()
     with _settings(way).understood():

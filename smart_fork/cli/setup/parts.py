@@ -1,7 +1,4 @@
-"""Parts of the setup that change no files of other programs.
-
-They are copies of the logs that agents delete, recall (hints from past sessions), and the service.
-"""
+"""Parts of the setup that change no files of other programs: copies of logs, recall, and the service."""
 
 from __future__ import annotations
 
@@ -37,15 +34,15 @@ _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
 class LogCopies:
-    """The part of the setup for agents that delete old session logs: smart-fork keeps copies of these logs."""
+    """The part of the setup that copies session logs of agents that delete old ones."""
 
     NAME = "copies of logs"
 
     @classmethod
     def planned(cls, deletion: Deletion, *, wanted: bool) -> Step:
-        """Return the step that switches on copies of the logs of one agent, which deletes its logs as `deletion` says.
+        """Return the step that switches on copies of one agent's logs, which are deleted as `deletion` says.
 
-        If the copies are not `wanted`, the step has the state "left": it is not done.
+        If the copies are not `wanted`, it has the state "left": it is not done.
         """
         path = kept_logs.switch_of(deletion.agent)
         step = partial(Step, "keep", cls.NAME, str(path.parent.parent), agent=deletion.agent)
@@ -61,10 +58,7 @@ class LogCopies:
 
     @staticmethod
     def offered(agents: Collection[AgentName]) -> bool:
-        """Return True if setup should offer to copy the logs of one of `agents`.
-
-        It should if an agent deletes its logs, smart-fork does not copy them yet, and no setting forbids the copies.
-        """
+        """Return True if one of `agents` deletes logs that smart-fork could copy, and does not copy yet."""
         refused = kept_logs.copies_refused()
         return any(not (one.kept or refused) for one in Deletion.expected(time.time(), agents))
 
@@ -79,23 +73,14 @@ class LogCopies:
 
     @staticmethod
     def undo(line: LedgerLine) -> list[str]:
-        """Stop copying the logs of the agent that `line` names. Return a note that existing copies stay.
-
-        `line` is from the ledger (setup's list of its changes).
-
-        Raises:
-            SmartForkError: the file that switches copying on cannot be removed.
-        """
+        """Stop copying the logs of the agent of `line`. Return a note that existing copies stay."""
         with write_errors(line.path, "removed"):
             remove(line.path)
         return [_STAYS]
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the logs of the agent that `line` names are no longer copied; else an empty text.
-
-        `line` is from the ledger (setup's list of its changes).
-        """
+        """Return a complaint if the logs of the agent of `line` are no longer copied; else an empty text."""
         return "" if kept_logs.copies_wanted(READERS[line.agent]) else "logs are no longer copied"
 
 
@@ -106,10 +91,9 @@ class Recall:
 
     @classmethod
     def planned(cls, way: Registration) -> Step:
-        """Return the step that switches on recall (hints from past sessions) for the agent of `way`.
+        """Return the step that switches on recall for the agent of `way`, whose hooks print the hints.
 
-        The agent's hooks print the hints. If the agent has no suitable hooks, the step has the state "left": it is not
-        done.
+        Without suitable hooks, it has the state "left": it is not done.
         """
         agent = way.agent
         step = partial(Step, "recall", cls.NAME, str(recall_switch.file_of(agent)), agent=agent)
@@ -130,13 +114,7 @@ class Recall:
 
     @staticmethod
     def undo(line: LedgerLine) -> list[str]:
-        """Switch recall off for the agent that `line` names. Return notes for the person.
-
-        `line` is from the ledger (setup's list of its changes).
-
-        Raises:
-            SmartForkError: the file that switches recall on cannot be removed.
-        """
+        """Switch recall off for the agent of `line`. Return notes for the person."""
         agent = AGENTS.registration_of(line.agent).agent
         with write_errors(line.path, "removed"):
             recall_switch.turn_off(agent)
@@ -144,18 +122,12 @@ class Recall:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if recall, which setup switched on for an agent, is off now; else an empty text.
-
-        `line` records that change in the ledger (setup's list of its changes).
-        """
+        """Return a complaint if recall, which setup switched on, is off now; else an empty text."""
         return "" if line.path.is_file() else "recall is off"
 
     @staticmethod
     def checks(ledger: Ledger) -> Iterator[Check]:
-        """Yield a check of recall for ``doctor``, if setup has switched recall on for an agent.
-
-        The check complains if no service runs, because recall works only while a service runs.
-        """
+        """Yield a check for ``doctor`` if setup has switched recall on: it works only while a service runs."""
         agents = [
             AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()
         ]
@@ -190,7 +162,7 @@ class ServicePart:
     def planned(cls, program: str, processes: Processes) -> Step:
         """Return the step that installs the service with `program`, the path of the ``smart-fork`` command.
 
-        If this system cannot run the service, the step has the state "left": it is not done.
+        If this system cannot run it, the step has the state "left": it is not done.
         """
         kind = installation.native_kind()
         step = partial(Step, "service", cls.NAME)
@@ -216,13 +188,7 @@ class ServicePart:
 
     @staticmethod
     def undo(line: LedgerLine, processes: Processes | None = None) -> list[str]:
-        """Stop and uninstall the service that setup installed.
-
-        `line` records the installation in the ledger (setup's list of its changes).
-
-        Raises:
-            SmartForkError: the service manager does not uninstall it.
-        """
+        """Stop and uninstall the service that setup recorded in `line`."""
         keeper = installation.supervisor(processes=processes)
         if keeper.path == line.path:
             keeper.uninstall()
@@ -230,21 +196,15 @@ class ServicePart:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the service that setup installed was uninstalled since; else an empty text.
-
-        `line` records the installation in the ledger (setup's list of its changes).
-        """
+        """Return a complaint if the service that setup installed was uninstalled since; else an empty text."""
         return "" if line.path.exists() else "the service was removed"
 
 
 def end_running(processes: Processes) -> list[str]:
     """End this home's background processes: the service, index runs and preloaders. Return their names.
 
-    Processes that an agent started, such as MCP servers, go on. A preloader (a process that runs commands faster) ends
-    when its socket is deleted.
-
-    Raises:
-        SmartForkError: the service does not end.
+    Processes that an agent started, such as MCP servers, go on. A preloader (which runs commands faster) ends when its
+    socket is deleted.
     """
     ended = ["the service"] if stop() else []
     here = [os.environ.get(one) for one in _HOMES]

@@ -54,10 +54,7 @@ def lasting_program(env: Mapping[str, str]) -> str:
 
 
 def _source() -> str:
-    """Return the source of this installation, as uv expects it: the package's name, a folder, or a repository.
-
-    With it, uv can install the same smart-fork again.
-    """
+    """Return this installation's source, as uv expects it: the package's name, a folder, or a repository."""
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -70,25 +67,18 @@ def _source() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentHere:
-    """An agent on this machine. `program` is the path of the agent's program.
-
-    It is empty if only the agent's settings folder is here; an editor may have created that folder.
-    """
+    """An agent on this machine. `program` is the path of its program; empty if only its settings folder is here."""
 
     way: Registration
     program: str
 
     def told(self) -> AgentToSetUp:
-        """Return the agent as a value for the JSON answer."""
         return AgentToSetUp(self.way.agent, self.program or None, str(self.way.home()))
 
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """The plan of the setup: the agents on this machine (`found`), other agents (`absent`), and the `steps` in order.
-
-    `deletes` says which agents delete their old logs.
-    """
+    """The plan of the setup: the agents `found` here, those `absent`, and the `steps` in order."""
 
     program: str
     found: tuple[AgentHere, ...]
@@ -108,7 +98,7 @@ class SetupPlan:
 
 
 def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
-    """Return a plan for the parts of the setup that `options` select. This changes nothing.
+    """Return a plan for the parts that `options` select, without changing anything.
 
     `ledger` lists the changes of earlier setups.
 
@@ -151,10 +141,7 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
 
 
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> Iterator[Step]:
-    """Yield the steps that set up the agent of `way`. The first one registers smart-fork's MCP server.
-
-    `program` is the path of the ``smart-fork`` command.
-    """
+    """Yield the steps that set up the agent of `way`, beginning with smart-fork's MCP server."""
     agent, folder = way.agent, way.skills()
     own = Path(program).parent == Path(sys.executable).parent  # else that of another installation is meant
     words = Processes.python("smart_fork", "mcp") if own else [program, "mcp"]
@@ -173,7 +160,7 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
 def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]) -> Step:
     """Return the step that `planned` makes for `what`, a part of the setup such as "hooks".
 
-    If `planned` fails, return a step that raises this error when it is done, so that the other steps can be done.
+    If it fails, return a step that raises the error later, so that the other steps can be done.
     """
     try:
         return planned()
@@ -183,7 +170,7 @@ def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]
 
 
 def _index(*, copies: bool) -> Step:
-    """Return the step that builds the first index. With `copies`, its index run also makes the first copies of logs."""
+    """Return the step that builds the first index; with `copies`, its run also makes the first copies of logs."""
     logs = sum(1 for agent in READERS for _ in agent.discover())
     where = str(index_db())
     if not logs:
@@ -210,13 +197,13 @@ _MIN_TITLE_WORDS = 3
 
 
 class _BrokenError(Exception):
-    """An error: an MCP server that setup started to try it did not answer, or its answer is no valid MCP."""
+    """An error: an MCP server that setup tries did not answer, or its answer is no valid MCP."""
 
 
 def try_server(way: Registration, *, ask: bool = True) -> Trial:
-    """Try the MCP server that is registered with the agent of `way`: start it, and list its tools.
+    """Try the MCP server registered with the agent of `way`: start it, and list its tools.
 
-    With `ask`, also have the server search for the newest session by the session's title.
+    With `ask`, also have it search for the newest session by its title.
     """
     try:
         entry = way.value(ForeignFile(way.path()).read()) or {}
@@ -265,10 +252,7 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
 
 
 def _newest(agent: str) -> RecentSession | None:
-    """Return the newest session with a title that is long enough to search for, if possible a session of `agent`.
-
-    Return `None` if no session has a title.
-    """
+    """Return the newest session with a title long enough to search for, if possible of `agent`; else `None`."""
     for whose in (agent, "all") if agent in READERS.names else ("all",):
         found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
         if titled := [one for words in (_MIN_TITLE_WORDS, 1) for one in found if len(one.title.split()) >= words]:
@@ -291,7 +275,7 @@ class _TriedServer:
             raise _BrokenError("it ended at its start") from error
 
     def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request to the server, and return the result in its answer. Ignore other messages of the server."""
+        """Send a request to the server, and return its result. Ignore the server's other messages."""
         self._number += 1
         self.say({"id": self._number, "method": method, "params": params})
         for line in self._process.stdout:
@@ -326,9 +310,9 @@ def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_
 
 
 class SetupPart(Protocol):
-    """The interface of a part of the setup, such as the MCP server or the hooks. A module or a class implements it.
+    """A part of the setup, such as the MCP server or the hooks, implemented by a module or a class.
 
-    `undo` removes what setup installed. `difference` returns a complaint if the installed part has changed since.
+    `undo` removes what setup installed. `difference` returns a complaint if it has changed since.
     """
 
     NAME: str
@@ -345,10 +329,7 @@ _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoe
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
-    """Return the JSON answer about a step of setup that was undone. With an `error`, the step was not undone.
-
-    `line` records the step in the ledger (setup's list of its changes).
-    """
+    """Return the JSON answer about a setup step that was undone, or with an `error` was not."""
     stays = bool(error) or (bool(notes) and line.what == "skill")  # a file of ours that is still used
     return StepUndone(
         step=line.what, agent=line.agent, where=str(line.path), removed=not stays, notes=tuple(notes), error=error,
@@ -357,10 +338,9 @@ def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint:
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
-    """Return the lines of the ledger (setup's list of its changes) that belong to `agents`, in the order to undo them.
+    """Return the ledger's lines that belong to `agents`, the newest first, as they are undone.
 
-    The newest line comes first. If `agents` are all agents, lines without an agent, such as the service's, are
-    included. With `what`, return only the lines of these parts of the setup.
+    For all agents, this includes lines without an agent, such as the service's. `what` selects parts of the setup.
     """
     everything = len(agents) == len(AGENTS.registrations())
     lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
@@ -368,10 +348,7 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
 
 def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
-    """Undo the changes that `lines` of the ledger (setup's list of its changes) record. Return an answer for each.
-
-    If a change cannot be undone, the next one is undone all the same.
-    """
+    """Undo the changes that `lines` of the ledger record, also if one fails. Return an answer for each."""
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
 
@@ -392,20 +369,13 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """Return the ledger's line of another agent that reads the same skill file as the agent of `line`.
-
-    The ledger is setup's list of its changes. Return `None` if no other agent reads the file, or if `line` is about
-    another part.
-    """
+    """Return the ledger's line of another agent that reads the skill file of `line`, or `None`."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
 
 def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
-    """Yield a sentence for each MCP server or hook of smart-fork that a person, not setup, installed for `agents`.
-
-    ``setup --remove`` leaves these.
-    """
+    """Yield a sentence for each MCP server or hook of `agents` that a person, not setup, installed."""
     for way in AGENTS.registrations():
         if way.agent not in agents:
             continue
@@ -420,13 +390,7 @@ def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """Yield the checks of the setup for ``doctor``.
-
-    One check covers all parts in the ledger (setup's list of its changes), another one recall.
-
-    Raises:
-        SmartForkError: the ledger cannot be read.
-    """
+    """Yield the checks of the setup for ``doctor``: one for all parts in the ledger, one for recall."""
     ledger = Ledger()
     lines = list(ledger)
     if not lines:
@@ -446,10 +410,7 @@ def checks() -> Iterator[Check]:
 
 
 def _difference(line: LedgerLine) -> str:
-    """Return a complaint if a part that setup installed has changed since; else an empty text.
-
-    `line` records the part in the ledger (setup's list of its changes).
-    """
+    """Return a complaint if the part that setup recorded in `line` has changed since; else an empty text."""
     try:
         return PARTS[line.what].difference(line)
     except SmartForkError as error:

@@ -32,10 +32,7 @@ class SetupOptions:
 
 @value
 class AgentToSetUp(Value):
-    """An agent on this machine, in the JSON answer of ``setup``.
-
-    `program` is null if the agent's program is not here, only its settings folder.
-    """
+    """An agent in the answer of ``setup``. `program` is null if only its settings folder is here."""
 
     agent: str
     program: str | None
@@ -44,10 +41,7 @@ class AgentToSetUp(Value):
 
 @record
 class StepTold(Value):
-    """A step of the setup's plan, in the JSON answer. If the step was done, it has `notes`; if it failed, an `error`.
-
-    `agent` is missing for a step that belongs to no agent, such as the service.
-    """
+    """A step of the setup's plan in the answer. If it was done, it has `notes`; if it failed, an `error`."""
 
     step: str
     agent: str = rare("")
@@ -62,11 +56,10 @@ class StepTold(Value):
 
 @value
 class Trial(Value):
-    """The result of trying an MCP server that is registered with `agent`.
+    """The result of trying the MCP server that is registered with `agent`.
 
-    The server listed its `tools` after `tools_seconds`, and answered a search after `answer_seconds`. The search was
-    for `asked`, the title of the newest session; `found` is the title of the session in the answer. Both are empty
-    without sessions.
+    It listed its `tools` after `tools_seconds`, and answered a search after `answer_seconds`. The search was for
+    `asked`, the title of the newest session; `found` is the title in the answer. Both are empty without sessions.
     """
 
     agent: str
@@ -84,8 +77,8 @@ class Trial(Value):
 class SetUp(Value):
     """The answer of ``setup``: the planned `steps`, and if they were done, the results.
 
-    `done` has the result of each step, `tried` the trials of the MCP servers, and `ok` is true if all of these
-    succeeded. `deletes` lists agents that delete their old logs.
+    `done` has the result of each step, `tried` the trials of the MCP servers, and `ok` is true if all succeeded.
+    `deletes` lists agents that delete their old logs.
     """
 
     program: str
@@ -100,10 +93,7 @@ class SetUp(Value):
 
 @record
 class StepUndone(Value):
-    """A step of setup that ``setup --remove`` has undone, in its JSON answer. If it was not undone, `error` says why.
-
-    `removed` is false if the step's file stays.
-    """
+    """A step that ``setup --remove`` has undone, or an `error`. `removed` is false if the step's file stays."""
 
     step: str
     agent: str = rare("")
@@ -118,7 +108,7 @@ class StepUndone(Value):
 class TakenOut(Value):
     """The answer of ``setup --remove``: the undone `steps`, and the names of processes that were `ended`.
 
-    `left` has a sentence for each part that stays because a person, not setup, installed it.
+    `left` has a sentence for each part that a person, not setup, installed.
     """
 
     ok: bool
@@ -130,7 +120,7 @@ class TakenOut(Value):
 
 @record
 class HooksChanged(Value):
-    """The result of installing or removing the hooks of one agent. If it has an `error`, nothing was changed."""
+    """The result of installing or removing one agent's hooks. With an `error`, nothing was changed."""
 
     agent: str
     path: str

@@ -22,10 +22,7 @@ def content() -> str:
 def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
     """Return the step that writes the skill file (instructions for agents) to an agent's `folder`.
 
-    If a person has changed an existing skill file, the step is not done. `way` describes the agent.
-
-    Raises:
-        SmartForkError: the existing file cannot be read.
+    If a person has changed an existing file, the step is not done.
     """
     path = folder / SKILL / "SKILL.md"
     text = _file(path).read()
@@ -46,13 +43,7 @@ def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Delete the skill file (instructions for agents) that setup wrote, unless a person has changed it.
-
-    Return notes for the person. `line` records the file in the ledger (setup's list of its changes).
-
-    Raises:
-        SmartForkError: the file cannot be deleted.
-    """
+    """Delete the skill file that setup recorded in `line`, unless a person has changed it. Return notes."""
     file, notes = _file(line.path), list[str]()
     text = file.read()
     if text is not None and line.edit is not None:
@@ -64,10 +55,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the skill file is gone, or has another text than setup wrote; else an empty text.
-
-    `line` records the file in the ledger (setup's list of its changes).
-    """
+    """Return a complaint if the skill file of `line` is gone, or has another text than setup wrote; else ""."""
     text = _file(line.path).read()
     if text is None:
         return f"the skill {line.path} is gone"

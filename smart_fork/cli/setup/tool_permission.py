@@ -1,6 +1,6 @@
 """An optional part of the setup: rules in an agent's settings that allow smart-fork's read-only tools.
 
-With these rules the agent does not ask the person before it calls such a tool.
+With them the agent does not ask the person before it calls such a tool.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _WAY = ("permissions", "allow")
 
 
 class Added(NamedTuple):
-    """What setup added to the settings: the `rules`, and the JSON containers that were `empty` before.
-
-    For each such container, its white space is kept, so that it can be restored.
-    """
+    """The rules that setup added to settings, and the white space of JSON containers that were `empty` before."""
 
     rules: tuple[str, ...]
     empty: tuple[tuple[tuple[str, ...], str], ...] = ()
@@ -40,13 +37,7 @@ def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
 
 
 def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
-    """Add those of the permission `rules` that the settings `text` lacks, after its own rules.
-
-    Return the new settings, and the record of the change that `restore` needs.
-
-    Raises:
-        UnsuitableError: the settings have an unknown form.
-    """
+    """Add the missing permission `rules` to the settings `text`. Return the new text, and the record for `restore`."""
     new = missing(text, rules)
     if text is None:
         return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", Added(new)
@@ -57,12 +48,9 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
 
 
 def restore(text: str, added: Added) -> str:
-    """Return the settings `text` without the rules that `added` records.
+    """Return the settings `text` without the rules in `added`, and without containers that become empty.
 
-    JSON containers that become empty are removed, too, unless they were empty before the rules were added.
-
-    Raises:
-        UnsuitableError: the settings have an unknown form.
+    Containers that were empty before the rules were added stay.
     """
     for rule in added.rules:
         if rule in _list(text):
@@ -91,14 +79,14 @@ NAME = "reading without asking"
 
 
 def tools() -> tuple[str, ...]:
-    """Return the names of the MCP tools that only read, among the tools that agents see by default."""
+    """Return the names of the read-only MCP tools among those that agents see by default."""
     catalogue = json.loads(files("smart_fork.cli").joinpath("mcp.json").read_text(encoding="utf-8"))
     reading = {tool["name"] for tool in catalogue["tools"] if tool.get("annotations", {}).get("readOnlyHint") is True}
     return tuple(name for name in catalogue["few"] if name in reading)
 
 
 def planned(way: Registration) -> Step:
-    """Return the step that allows the agent of `way` to call smart-fork's read-only tools without asking the person.
+    """Return the step that allows the agent of `way` to call read-only tools without asking the person.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -130,13 +118,7 @@ def _written(way: Registration, allowing: PermissionRules, ledger: Ledger) -> li
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the permission rules that setup added to an agent's settings. Return notes for the person.
-
-    `line` records the rules in the ledger (setup's list of its changes).
-
-    Raises:
-        SmartForkError: the settings have an unknown form; they are unchanged.
-    """
+    """Remove the permission rules that setup recorded in `line` from an agent's settings. Return notes."""
     file, notes = _file(line.path), list[str]()
     text = file.read()
     if text is not None and line.edit is not None and not line.edit.never_came(text):
@@ -151,13 +133,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if the settings lack permission rules that setup added; else an empty text.
-
-    `line` records the rules in the ledger (setup's list of its changes).
-
-    Raises:
-        SmartForkError: the settings have an unknown form.
-    """
+    """Return a complaint if the settings lack permission rules that setup recorded in `line`; else an empty text."""
     file = _file(line.path)
     with file.understood():
         gone = missing(file.read(), _added(line).rules)
