@@ -1,5 +1,6 @@
-"""All agents: the programs, such as Claude Code and Codex, that work in sessions. Each agent has a line in `AGENTS`,
-and a folder of modules here. An agent that smart-fork only reads has a single module instead.
+"""The table of all agents: the programs, such as Claude Code and Codex, that work in sessions.
+
+Each agent has a folder of modules here, or a single module if smart-fork only reads its logs.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
 
 class AllAgents:
-    """The table of all agents by name, in a fixed order. It returns an agent's facets (objects for one task each, such
-    as its copier), and facts about all agents. It also returns the agents that a word such as "both" selects.
+    """The table of all agents by name, in a fixed order.
 
-    A method such as `starter_of` raises `Usage`, with a sentence for people, if the agent does not have that facet.
+    A facet is an object for one task with an agent, such as its copier. Methods such as `starter_of` return an agent's
+    facet, and raise `Usage` with a sentence for people if the agent lacks it.
     """
 
     #: Selects the first two agents, Claude Code and Codex.
@@ -65,87 +66,73 @@ class AllAgents:
         return name in self._by_name
 
     def __getitem__(self, name: str) -> Agent:
-        """Return the agent called `name`.
-
-        Raises:
-            Usage: No agent has this name.
-        """
+        """Return the agent called `name`. Raise `Usage` if there is none."""
         if agent := self._by_name.get(name):
             return agent
         raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")
 
     def title_of(self, agent: str) -> str:
-        """Return the name of an agent for people, such as "Claude Code"; an unknown name is returned unchanged."""
+        """Return an agent's name for people, such as "Claude Code"; an unknown name unchanged."""
         return self[agent].title if agent in self else agent
 
     def command_of(self, agent: str) -> ProgramSpec:
-        """Return the description of an agent's program. Raise `Usage` if smart-fork cannot start the agent."""
+        """Return the description of an agent's program."""
         return _needed(self[agent].command, f"smart-fork cannot start {self.title_of(agent)}", self._handed_over())
 
     def starter_of(self, agent: str) -> Starter:
-        """Return the object that makes an agent's start commands. Raise `Usage` if smart-fork cannot start it."""
+        """Return the object that makes an agent's start commands."""
         return _needed(self[agent].starter, f"smart-fork cannot start {self.title_of(agent)}", self._handed_over())
 
     def screen_of(self, agent: str) -> Screen:
-        """Return the object that reads an agent's screen. Raise `Usage` if smart-fork cannot read its screen."""
+        """Return the object that reads an agent's terminal screen."""
         return _needed(self[agent].screen, f"smart-fork cannot read the screen of {self.title_of(agent)}")
 
     def storage_of(self, agent: str) -> Storage:
-        """Return the object that knows where an agent stores sessions. Raise `Usage` if smart-fork does not know it."""
+        """Return the object that knows where an agent stores sessions."""
         refusal = f"smart-fork does not know where {self.title_of(agent)} keeps its sessions"
         return _needed(self[agent].storage, refusal)
 
     def copier_of(self, agent: str) -> Copier:
-        """Return the object that copies an agent's sessions. Raise `Usage` if smart-fork cannot branch its sessions."""
+        """Return the object that copies an agent's sessions."""
         refusal = f"smart-fork cannot branch {self.title_of(agent)} sessions"
         return _needed(self[agent].copier, refusal, self._handed_over())
 
     def forms_of(self, agent: str) -> Forms:
-        """Return the object that converts an agent's records for sharing. Raise `Usage` if its sessions are not
-        shared.
-        """
+        """Return the object that converts an agent's records for sharing with teammates."""
         refusal = f"Sessions of {self.title_of(agent)} are not shared"
         return _needed(self[agent].forms, refusal, self.why_not(agent, "shared"))
 
     def teller_of(self, agent: str) -> Forms:
-        """Return the object that writes a handed-over session (one from another agent) for an agent. Raise `Usage` if
-        the agent cannot receive one.
-        """
+        """Return the object that writes a session of another agent in the format of `agent`."""
         return _needed(self[agent].forms, f"{self.title_of(agent)} cannot receive sessions of other agents")
 
     def heads_of(self, agent: str) -> Heads:
-        """Return the object that finds the parents of an agent's sessions. Raise `Usage` if these are not known."""
+        """Return the object that finds the parents of an agent's forked sessions."""
         return _needed(self[agent].heads, f"The families of {self.title_of(agent)} sessions are not known")
 
     def tail_of(self, agent: str) -> Tail:
-        """Return the object that reads a worker's state from its log. Raise `Usage` if smart-fork cannot read the
-        state of this agent's workers.
-        """
+        """Return the object that reads from a session's log whether its agent is working."""
         return _needed(self[agent].tail, f"smart-fork has no live status of {self.title_of(agent)} sessions")
 
     def login_of(self, agent: str) -> Login:
-        """Return the object that knows how an agent logs in. Raise `Usage` if smart-fork does not know it."""
+        """Return the object that knows how an agent logs in."""
         return _needed(self[agent].login, f"smart-fork does not know how {self.title_of(agent)} logs in")
 
     def hooks_of(self, agent: str) -> Hooks:
-        """Return the object that knows an agent's hooks. Raise `Usage` if the agent has none."""
+        """Return the object that knows an agent's hooks."""
         return _needed(self[agent].hooks, f"{self.title_of(agent)} does not report what its sessions do")
 
     def registration_of(self, agent: str) -> Registration:
-        """Return the object that registers smart-fork's MCP server with an agent. Raise `Usage` if smart-fork cannot
-        edit the agent's settings.
-        """
+        """Return the object that registers smart-fork's MCP server in an agent's settings."""
         refusal = f"smart-fork does not know how {self.title_of(agent)} registers servers"
         return _needed(self[agent].registration, refusal)
 
     def background_of(self, agent: str) -> Background:
-        """Return the commands for an agent's own background sessions. Raise `Usage` if the agent has none."""
+        """Return the commands for the background sessions that an agent itself manages."""
         return _needed(self[agent].background, f"{self.title_of(agent)} has no background sessions")
 
     def why_not(self, agent: str, ability: str) -> str:
-        """Return a sentence that says why an agent lacks an ability (see `Agent.ABILITIES`); empty if no reason is
-        known.
-        """
+        """Return a sentence why an agent lacks an ability (see `Agent.ABILITIES`); empty if no reason is known."""
         why = self[agent].lacks.get(ability, "")
         return f"{why[:1].upper()}{why[1:]}." if why else ""
 
@@ -157,46 +144,38 @@ class AllAgents:
         )
 
     def cutters(self) -> tuple[Cutter, ...]:
-        """Return the cutters of all agents (objects that load transcripts, so that turns can be removed). To find out
-        which agent wrote a transcript, smart-fork asks the cutters in this order.
+        """Return all agents' cutters, which load logs so that turns can be removed.
+
+        smart-fork asks the cutters in this order which agent wrote a given log.
         """
         return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 
     def cuttable(self) -> tuple[str, ...]:
-        """Return the names of the agents with transcripts from which smart-fork can remove turns, in the order of
-        `cutters`.
-        """
+        """Return the names of the agents from whose logs turns can be removed, in the order of `cutters`."""
         return tuple(agent.name for agent in self._cut())
 
     def _cut(self) -> Iterable[Agent]:
         return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
 
     def first_cut(self) -> AgentName:
-        """Return the default agent of commands that remove turns: the first agent with transcripts from which
-        smart-fork can remove turns.
-        """
+        """Return the default agent of commands that remove turns."""
         return next(agent.name for agent in self if agent.has("cutter"))
 
     def find_cutter(self, tool: str) -> Cutter | None:
-        """Return the cutter (the object that loads transcripts, so that turns can be removed) of the agent called
-        `tool`; `None` if the agent is unknown or has no cutter.
-        """
+        """Return the cutter of the agent called `tool`; `None` if it is unknown or has no cutter."""
         return self[tool].cutter if tool in self else None
 
     def files_of(self, tool: str) -> Files:
-        """Return the object that stores the transcripts of the agent called `tool`: plain files if the agent is
-        unknown.
-        """
+        """Return the object that reads and writes the logs of the agent called `tool`: plain files if unknown."""
         from smart_fork.agents.cuts.cutter import Files
 
         return self.find_cutter(tool) or Files()
 
     def cutter_of(self, tool: str) -> Cutter:
-        """Return the cutter (the object that loads transcripts, so that turns can be removed) of the agent called
-        `tool`.
+        """Return the cutter of the agent called `tool`, which loads its logs so that turns can be removed.
 
         Raises:
-            Usage: The agent is unknown, or smart-fork cannot remove turns from its transcripts.
+            Usage: The agent is unknown or has no cutter.
         """
         if found := self.find_cutter(tool):
             return found
@@ -204,58 +183,51 @@ class AllAgents:
 
     @cached_property
     def session_logs(self) -> re.Pattern[str]:
-        """The pattern that finds the path of any agent's log in a line such as "run cat PATH". It also finds logs that
-        smart-fork exported.
-        """
+        """The pattern that finds a path of any agent's log, or of an exported log, in a line of text."""
         from indexer.transcripts.commands import naming_sessions
 
         return naming_sessions(place for agent in self for place in agent.home.places)
 
     def around(self, env: Mapping[str, str]) -> AgentName | None:
-        """Return the agent that started a process with the environment `env`; `None` if a person's own shell started
-        it.
-        """
+        """Return the agent that started a process with this environment; `None` if a person's shell did."""
         return next((agent.name for agent in self if any(env.get(mark) for mark in agent.marks)), None)
 
     def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
-        """Return the id of the session in which an agent started a process with the environment `env`; `None` if no
-        variable names a session.
+        """Return the id of the session that started a process with this environment; `None` if unknown.
 
-        Only the variables of `agents` count. Without `agents` all agents' variables count, first those of the agent
-        that `around` returns.
+        Only the variables of `agents` count; without `agents` all agents', first those of the agent `around` the
+        process.
         """
         around = None if agents else self.around(env)
         asked = agents or [*([self[around]] if around else []), *self]
         return next((env[name] for agent in asked for name in agent.session_variables if env.get(name)), None)
 
     def homes(self) -> Iterator[Home]:
-        """Yield the description of each agent's own folder. Leave out agents without an environment variable that can
-        move the folder.
-        """
+        """Yield the description of each agent folder that an environment variable can move."""
         return (agent.home for agent in self if agent.home.variable)
 
     def home_variables(self) -> tuple[str, ...]:
-        """Return the names of the environment variables that name the agents' folders and files."""
+        """Return the environment variables that name the agents' folders and files."""
         return tuple(name for home in self.homes() for name in (home.variable, *home.beside))
 
     def overrides(self) -> tuple[str, ...]:
-        """Return the names of the environment variables that set the paths of the agents' programs."""
+        """Return the environment variables that set the paths of the agents' programs."""
         return tuple(agent.command.override for agent in self if agent.command)
 
     def logins(self) -> Iterator[Login]:
-        """Yield the login of each agent that has one."""
+        """Yield the object that knows how an agent logs in, for each agent that has one."""
         return (agent.login for agent in self if agent.login)
 
     def login_variables(self) -> frozenset[str]:
-        """Return the names of all agents' variables that can hold a secret, or name the server that gets the secret."""
+        """Return all agents' variables that can hold a secret, or name the server that gets the secret."""
         return frozenset(name for login in self.logins() for name in login.variables())
 
     def registrations(self) -> tuple[Registration, ...]:
-        """Return the MCP registration of each agent that has one."""
+        """Return the objects that register smart-fork's MCP server, one for each agent that has one."""
         return tuple(agent.registration for agent in self if agent.registration)
 
     def readable(self) -> tuple[AgentName, ...]:
-        """Return the names of the agents that have sessions smart-fork can read."""
+        """Return the names of all agents: smart-fork can read the sessions of each."""
         return tuple(agent.name for agent in self)
 
     def startable(self) -> tuple[AgentName, ...]:
@@ -263,26 +235,26 @@ class AllAgents:
         return tuple(agent.name for agent in self if agent.has("starter"))
 
     def in_background(self) -> tuple[AgentName, ...]:
-        """Return the names of the agents that have background sessions of their own."""
+        """Return the names of the agents that manage background sessions themselves."""
         return tuple(agent.name for agent in self if agent.has("background"))
 
     def handed_to(self) -> tuple[AgentName, ...]:
-        """Return the names of the agents that can receive a session handed over from another agent."""
+        """Return the names of the agents that can receive a session of another agent."""
         return tuple(agent.name for agent in self if agent.has("forms"))
 
     def settable(self) -> tuple[AgentName, ...]:
-        """Return the names of the agents in which setup registers smart-fork's server or hooks."""
+        """Return the names of the agents in which `setup` registers smart-fork's server or hooks."""
         return tuple(agent.name for agent in self if agent.has("registration") or agent.has("hooks"))
 
     def first(self) -> AgentName:
-        """Return the default agent, for requests in which neither a person nor the caller names one."""
+        """Return the default agent, used if neither a person nor the caller names one."""
         return self.startable()[0]
 
     def check_id(self, agent: AgentName, session_id: str, which: str = "source") -> str:
         """Return `session_id` if it has the form of the agent's session ids.
 
         Raises:
-            Usage: The id has another form. `which` describes the id in the error.
+            Usage: The id has another form; the error calls it "invalid `which` sessionId".
         """
         if not self[agent].has("starter"):  # its sessions are only handed over
             return self.check_given(session_id)
@@ -293,13 +265,7 @@ class AllAgents:
         return session_id
 
     def check_given(self, session_id: str) -> str:
-        """Return `session_id` if it is neither an option nor a path.
-
-        The agent gets the text unchanged, since some agents also know a session by a name.
-
-        Raises:
-            Usage: The text cannot be passed as an argument.
-        """
+        """Return `session_id`, a session's id or name, if it is neither an option nor a path; else raise `Usage`."""
         if not _GIVEN.fullmatch(session_id):
             from smart_fork.snippets import plain_name
 
@@ -308,10 +274,10 @@ class AllAgents:
 
     @cached_property
     def callers_own(self) -> tuple[str, ...]:
-        """The names of the environment variables that agents set for the programs they start.
+        """The environment variables that agents set for the programs they start.
 
-        Workers (agents that smart-fork starts) do not get these variables, since a fork does not run inside its
-        caller. With some of the variables, Claude Code would not save the session.
+        They are removed from the environment of a worker (an agent that smart-fork starts). With some of them, Claude
+        Code would not save the session.
         """
         return tuple(name for agent in self for name in agent.tells)
 
@@ -340,17 +306,13 @@ class AllAgents:
         return meant[0] if len(meant) == 1 else self.BOTH if meant == _BOTH else self.ALL
 
     def to_start(self, name: str) -> AgentName:
-        """Return `name` if smart-fork can start the agent with this name.
-
-        Raises:
-            SmartForkError: No agent that can be started has this name.
-        """
+        """Return `name` if it is an agent that smart-fork can start; else raise `SmartForkError`."""
         if name in self.startable():
             return name
         raise SmartForkError(f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(self.startable())}.")
 
     def to_set_up(self, words: Sequence[str]) -> tuple[AgentName, ...]:
-        """Return the agents that the words of the option ``--agent`` name, in their order; all agents without words.
+        """Return the agents that the words of the option ``--agent`` name; all agents without words.
 
         Raises:
             Usage: A word names no agent that can be set up.
@@ -364,9 +326,7 @@ class AllAgents:
         return tuple(name for name in self.settable() if name in meant)
 
     def titles(self, names: Iterable[AgentName], last: str = "and") -> str:
-        """Return the agents' names for people as a list in a sentence, with the word `last` before the last name: "A,
-        B and C".
-        """
+        """Return the agents' names for people, joined for a sentence: "A, B and C", with `last` for "and"."""
         *others, end = (self[name].title for name in names)
         return f"{', '.join(others)} {last} {end}" if others else end
 

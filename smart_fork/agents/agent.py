@@ -1,6 +1,4 @@
-"""The description of an agent: its names, its own folder, its program, and its facets (one object for each thing that
-smart-fork does with the agent, such as its copier).
-"""
+"""The description of an agent: its names, its program, and its facets (one object for each task, such as copying)."""
 
 from __future__ import annotations
 
@@ -28,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class Sign(NamedTuple):
-    """A regular expression that the help of an agent's program must match. A match shows that the program has an
-    option or command that smart-fork needs.
+    """A regular expression that matches the program's help if the program has an option that smart-fork needs.
 
-    `headless` is True if only forks without a terminal need the option or command.
+    `headless` is True if only forks without a terminal need the option.
     """
 
     listed: str
@@ -78,28 +75,24 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return the module and name of each facet (an object for one task with an agent), as ``module:name`` by facet.
-    `USUAL` has the defaults, `elsewhere` replaces some of them, and the facets in `without` are left out.
-    """
+    """Return where each facet of an agent is, as ``module:name``: `USUAL` changed by `elsewhere`, less `without`."""
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
     )
 
 
 class Ability(NamedTuple):
-    """An ability of agents: its name for people, and the facet (such as "copier") that an agent needs for the ability.
-    If no facet is named, all agents have the ability.
-    """
+    """An ability of agents: its name for people, and the facet that it needs; all agents have one without a facet."""
 
     words: str
     facet: str = ""
 
 
 class Agent(AgentDescription):
-    """The description of one agent. Its attributes are its facets (objects for one task each, such as its copier). An
-    attribute is `None` if the agent does not have the facet.
+    """The description of one agent. Its attributes `heads` to `background` are facets: objects for one task each.
 
-    A facet is imported when it is first used. So hooks, which run at each prompt, start quickly.
+    A facet is imported at its first use, so that hooks, which run at each prompt, start quickly. It is `None` if the
+    agent lacks it.
     """
 
     #: What smart-fork can do with agents, by JSON keys.
@@ -173,9 +166,7 @@ class Agent(AgentDescription):
     if not TYPE_CHECKING:  # else any name would pass for a facet
 
         def __getattr__(self, name: str) -> object:
-            """Import the facet (an object for one task, such as "copier") called `name` when it is first used. Return
-            `None` if the agent does not have this facet.
-            """
+            """Import the facet called `name` at its first use; return `None` if the agent lacks it."""
             if name not in USUAL:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
@@ -192,8 +183,7 @@ class Agent(AgentDescription):
             return found
 
     def compared(self, version: str, parts: int = 2) -> str:
-        """Return "newer" or "older" if the program's `version` is newer or older than the tested versions; empty if it
-        was tested, or is unknown.
+        """Return "newer" or "older" if `version` is outside the tested versions; empty if it is tested or unknown.
 
         Only the first `parts` numbers of the version are compared.
         """
@@ -204,15 +194,11 @@ class Agent(AgentDescription):
 
     @classmethod
     def has(cls, facet: str) -> bool:
-        """Return True if the agent has this facet (an object for one task, such as "copier"). The facet is not
-        imported.
-        """
+        """Return True if the agent has this facet. The facet is not imported."""
         return bool(getattr(cls, facet, facet in cls.facets))
 
     def abilities(self) -> dict[str, bool]:
-        """Return each ability by its JSON key, with True if the agent has the facet (such as "copier") that the
-        ability needs.
-        """
+        """Return for each ability, by its JSON key, True if the agent has the facet that it needs."""
         return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
     def model_window(self) -> int:
@@ -246,14 +232,10 @@ class ReadOnlyAgent(Agent):
 
 
 class Storage:
-    """The facet that knows where an agent stores sessions, and in which working directories the agent can resume each.
-    By default, it can resume each session in every directory.
-    """
+    """The rules for where an agent stores sessions, and in which directories it can resume each; by default in all."""
 
     def folder(self, directory: Path) -> Path | None:
-        """Return the only folder in which the agent, started in `directory`, looks for sessions; `None` if it looks in
-        all of its folders.
-        """
+        """Return the only folder in which the agent, started in `directory`, finds sessions; `None` for all."""
         return None
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
@@ -261,13 +243,11 @@ class Storage:
         return self.folder(directory) in (None, log.parent)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path, below the agent's folder, for a lost log that smart-fork restores. `place` is the log's
-        path there before it was lost; by default, return it unchanged.
-        """
+        """Return the path, below the agent's folder, for restoring a lost log that was at `place` there."""
         return place
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
-        """Return a second path for `log` at which the agent, started in `directory`, looks for the session to resume.
+        """Return a second path that `log` needs so that the agent, started in `directory`, resumes its session.
 
         Return `None` if the agent finds the log at its present path.
         """
@@ -275,9 +255,9 @@ class Storage:
 
 
 class ClientCall(NamedTuple):
-    """A tool call that an agent sent to smart-fork's server. All fields are untrusted.
+    """A tool call that an agent sent to smart-fork's MCP server, with the server's environment and project directory.
 
-    `environment` is the environment of the server's process, `project` its directory.
+    All fields are untrusted.
     """
 
     meta: Mapping[str, Any]
@@ -287,19 +267,17 @@ class ClientCall(NamedTuple):
 
 
 class CallerIdentity:
-    """The facet that finds the session and the directories of the agent that made a tool call."""
+    """The facet that finds which session made a tool call, and its directories."""
 
     #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.
     argument: str | None = None
 
     def session_id(self, call: ClientCall) -> str | None:
-        """Return the id of the session that made a call; `None` if the call does not name the session."""
+        """Return the id of the session that made a call; `None` if unknown."""
         return None
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """Return the directories in which the agent works, from a request's metadata; empty if the metadata has
-        none.
-        """
+        """Return the directories in which the agent works, from a request's metadata; empty if it names none."""
         return []
 
 
@@ -308,8 +286,9 @@ MAX_LOGS = 8
 
 
 def newest_logs(folder: Path, pattern: str) -> list[Path]:
-    """Return the newest logs in `folder` with a name like `pattern`, newest first, at most `MAX_LOGS`; empty if the
-    folder cannot be read.
+    """Return the newest files in `folder` with a name like `pattern`, newest first, at most `MAX_LOGS`.
+
+    Empty if the folder cannot be read.
     """
     try:
         logs = [path for path in folder.glob(pattern) if path.is_file()]
@@ -319,9 +298,7 @@ def newest_logs(folder: Path, pattern: str) -> list[Path]:
 
 
 class KeptPrompt(NamedTuple):
-    """A prompt from an agent's own list of prompts, which the agent keeps outside its logs. Secrets in the prompt are
-    not masked. `moment` is its time in UTC, `directory` the working directory in the agent's spelling.
-    """
+    """A prompt, unmasked, from an agent's own list of prompts outside its logs. `moment` is its time in UTC."""
 
     session_id: str
     moment: str

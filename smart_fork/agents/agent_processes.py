@@ -20,10 +20,9 @@ START_SECONDS = 60.0
 
 
 class ProcessNote(NamedTuple):
-    """An agent's note that a process has a session open, such as a file named after the process. `since` is the note's
-    time in seconds since the epoch.
+    """An agent's note that a process has a session open, such as a file named after the process.
 
-    `sure` is False if the session is only inferred: the process may have changed to another session.
+    `since` is the note's time in seconds since the epoch. `sure` is False if the session is only inferred.
     """
 
     pid: int
@@ -33,9 +32,7 @@ class ProcessNote(NamedTuple):
 
 
 def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
-    """Return the time of the note in the file `path`, in seconds since the epoch. If the note states its time (`said`,
-    with `parts` units in a second), return that time, else the file's time.
-    """
+    """Return a note's time in seconds since the epoch: `said`, in 1/`parts` seconds, else the time of its file."""
     if isinstance(said, int | float):
         return said / parts
     try:
@@ -51,7 +48,7 @@ def _program(word: str) -> str:
 
 
 class Presence(AgentFacet):
-    """The facet that recognizes the processes of one agent, and the sessions that they have open."""
+    """The facet that finds an agent's processes, and the sessions that they have open."""
 
     #: The words that begin a fork.
     forks: tuple[str, ...] = ()
@@ -66,20 +63,17 @@ class Presence(AgentFacet):
         return session_id in options and set(options).isdisjoint(self.forks)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the agent's own notes about processes that have, or had, this session open. Some processes may have
-        ended.
-        """
+        """Yield the agent's own notes about processes that have, or had, this session open."""
         return iter(())
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a sentence about a process that may write to `log` without having the log's session open; empty if no
-        process may.
-        """
+        """Return a sentence about a process that may write to `log` without having its session open; else empty."""
         return ""
 
     def hold(self, session_id: str) -> int | None:
-        """Take the agent's own lock of a session. Return the lock's file descriptor, which the caller closes; `None`
-        if the agent has no locks.
+        """Take the agent's own lock of a session, and return its file descriptor, which the caller closes.
+
+        Return `None` if the agent has no locks.
 
         Raises:
             ForkRefused: Another process holds the lock.
@@ -87,18 +81,14 @@ class Presence(AgentFacet):
         return None
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the subcommand and words with which the agent's program delivers the message `text` to a running
-        session.
-
-        Return an empty tuple if the program would not deliver the message now.
-        """
+        """Return the words after the program's name that send `text` to a running session; empty if it cannot."""
         return ()
 
     def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
         """Return the ids of running processes that have a session open, each with True if that is certain.
 
-        If the agent has a note about a process, the note counts, not the process's command line: ``/clear`` begins
-        another session in the same process. The command line of that process's parent does not count either.
+        An agent's note about a process counts more than the process's command line: ``/clear`` begins another session
+        in the same process. The command line of that process's parent does not count either.
         """
         noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
@@ -113,9 +103,7 @@ class Presence(AgentFacet):
         return found
 
     def _may_be(self, words: Sequence[str]) -> bool:
-        """Return True if the command line `words` may be the agent's. Then a note about the process is still valid. It
-        is enough that the program's path contains the agent's name.
-        """
+        """Return True if the program's path has the agent's name, so that a note about the process is valid."""
         return bool(words) and self.agent in _script_of(words)
 
 

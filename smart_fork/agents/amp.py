@@ -70,7 +70,7 @@ class AmpAdapter(ReadAdapter):
         return Path(location).name.startswith(_THREAD)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        """Read a thread. Amp overwrites the whole document, so every change means a complete reading."""
+        """Read a thread completely: Amp overwrites the whole document at each change."""
         from smart_fork.agents.read_only_fold import read_records
 
         value, size = decode_document(path)
@@ -89,7 +89,7 @@ class AmpAdapter(ReadAdapter):
 
 
 def _records(document: object) -> Iterator[object]:
-    """Yield the thread without its messages, then each message. Each message is removed from memory after its use."""
+    """Yield the thread without its messages, then each message, which is removed from memory after its use."""
     if not isinstance(document, dict):
         return
     messages = document.pop("messages", None)

@@ -1,4 +1,4 @@
-"""Families of sessions: parents and forks, found from the first records of logs, and sub-agents, for all agents."""
+"""Families of sessions: parents and forks, found from the first records of logs; and sub-agents."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ HEAD_RECORDS = 500
 
 
 class CopiedMessage(NamedTuple):
-    """The id of a message. For a copied message, also the ids of the original message and of its session; else both
-    are empty.
-    """
+    """The id of a message; if it was copied, also the ids of the original's session and of the original."""
 
     id: str
     session_id: str = ""
@@ -70,9 +68,7 @@ Tie = tuple[str, str]
 
 
 def message_tie(message_id: str) -> str:
-    """Return a key for the message with this id. In the search for a family, all sessions with this message have this
-    key.
-    """
+    """Return the key of a message that connects all sessions which have it (see `connected`)."""
     return f"message {message_id}"
 
 
@@ -87,9 +83,7 @@ class Birth:
 
 
 class Births(ABC):
-    """The reader of the first records of one agent's new logs. It finds the session of a worker (an agent that
-    smart-fork started).
-    """
+    """The facet that recognizes, from a new log's first records, the session of a started worker (an agent)."""
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:
@@ -97,43 +91,30 @@ class Births(ABC):
 
     @abstractmethod
     def was_asked(self, log: Path, prompt: str) -> bool:
-        """Return True if `log` has exactly this prompt, apart from surrounding whitespace.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return True if `log` has exactly this prompt, apart from surrounding whitespace."""
 
 
 class Heads(AgentFacet, ABC):
-    """The reader of the first records of one agent's logs, which finds families of sessions."""
+    """The facet that finds an agent's families (a session and its forks) from the first records of logs."""
 
     #: `True` if a fork's log can continue another log, with only its own records.
     goes_on = False
 
     def base(self, path: Path) -> str:
-        """Return the id of the session with the records that the log at `path` continues but does not contain; empty
-        if the log contains all records.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return the id of the session whose records the log continues without containing them; else empty."""
         return ""
 
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family (the session, its ancestors and their forks), unordered. Search the
-        project at `root`; if `root` is empty, all projects.
+        """Return the logs of a session's family, in the project at `root`, or in all projects if `root` is empty.
 
-        `forks` maps the ids of known forks to the ids of their parents; `shared` has other pairs of connected
-        sessions. If an agent's folders do not tell the project, the beginnings of all logs are read.
+        `forks` maps the ids of known forks to their parents' ids; `shared` has other pairs of connected sessions.
         """
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
-        """Yield a `FamilyLog` for each log in `files`, with the facts in the log's first records. Skip logs that
-        cannot be read, or have no message.
-        """
+        """Yield the facts in each log's first records. Skip logs that cannot be read, or have no message."""
         for file in files:
             with suppress(OSError):
                 if (kin := _kin_of(self, file)) is not None:
@@ -142,7 +123,7 @@ class Heads(AgentFacet, ABC):
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
         """Return copies of the logs in `family` with their messages read.
 
-        If `family` is a single log that names no parent and states when it was made, its messages are not read.
+        The messages of a single log that names no parent and tells its time are not read.
         """
         known = [replace(kin) for kin in family]
         for kin in known:
@@ -157,26 +138,16 @@ class Heads(AgentFacet, ABC):
 
     @abstractmethod
     def begins(self, kin: FamilyLog) -> bool:
-        """Store the facts in a log's first records in `kin`. Return True if the log can be in a family (a session and
-        its forks).
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Store the facts in a log's first records in `kin`. Return True if the log can be in a family."""
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return the ids of all messages of a log, with the messages that they were copied from.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return all messages of a log, with the messages that they were copied from."""
         return ()
 
     def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
-        """Return how many turns the fork `kin` took over from `parent`. Count the parent's turns up to the last one
-        with an id that is also in the fork's log.
+        """Return how many turns the fork `kin` took over from `parent`: up to the last turn that is also in its log.
 
-        `above` is the parent's session. `fork` reads the fork's session.
+        `above` is the parent's session, and `fork` reads the fork's session.
         """
         there = {message.id for message in kin.messages}
         return max((number + 1 for number, turn in enumerate(above.turns) if turn.id in there), default=0)
@@ -184,9 +155,7 @@ class Heads(AgentFacet, ABC):
 
 @lru_cache(maxsize=1 << 17)
 def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
-    """Return the family facts from a log's first records; `None` if the log cannot be in a family. The result is
-    cached, because one command asks repeatedly for many logs.
-    """
+    """Return the facts in a log's first records; `None` if it cannot be in a family. Commands ask repeatedly."""
     path = file.path
     kin = FamilyLog(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
     return kin if heads.begins(kin) else None
@@ -195,9 +164,10 @@ def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
 def connected(
     session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie] = ()
 ) -> list[FamilyLog]:  # fmt: skip
-    """Return the logs in `heads` that are connected with a session, directly or through other sessions. Two sessions
-    are connected if one is a fork of the other, if they begin with the same message, or if `shared` has them as a
-    pair.
+    """Return the logs in `heads` that are connected with a session, directly or through other sessions.
+
+    Two sessions are connected if one is a fork of the other, if they begin with the same message, or by a pair in
+    `shared`.
     """
     sessions: dict[str, list[FamilyLog]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
@@ -220,7 +190,7 @@ def connected(
 
 
 class TreeHeads(Heads):
-    """The reader of first records for agents with records that name their parent record."""
+    """The ancestry of agents whose records each name the record before."""
 
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
@@ -238,9 +208,7 @@ class TreeHeads(Heads):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family (its ancestors and their forks). Search the folder of the project at
-        `root`, and each folder with a log of a session found so far; if `root` is empty, all folders.
-        """
+        """Return the logs of a session's family: of the project at `root`, and of each folder with a log of it."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         projects: dict[str, Path] = {}
@@ -286,9 +254,7 @@ class TreeHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return all messages of a log. For a copied log, also set `kin.begun` to the time of copying, since copied
-        records keep the parent's times.
-        """
+        """Return all messages of a log. A copy's `kin.begun` becomes the time of copying, which records lack."""
         made = ""
         messages = _Messages(self.said)
         for line in LineReader(kin.path):
@@ -302,9 +268,7 @@ class TreeHeads(Heads):
 
 
 def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
-    """Return the ids, in `parent`, of the messages with which `kin` begins, up to the first message that `parent`
-    lacks.
-    """
+    """Return the ids, in `parent`, of the messages with which `kin` begins, up to the first that `parent` lacks."""
     there = {message.id for message in parent.messages}
     found = []
     for message in kin.messages:
@@ -339,7 +303,7 @@ class _Messages:
 
     @property
     def begin(self) -> bool:
-        """Return True if the log's first message was added, so that no earlier message can follow."""
+        """True if the log's first message was added, so that no earlier message can follow."""
         return self._chain.beginning() is not None
 
     def __len__(self) -> int:
@@ -355,9 +319,7 @@ def _copied(identity: str, origin: object) -> CopiedMessage:
 
 
 def _is_aside(record: dict[str, Any]) -> bool:
-    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`). It is no message, and has
-    the time of a neighboring record.
-    """
+    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`), which is no message."""
     message = dict_in(record.get("message"))
     said = message.get("content") or message.get("parts")
     if isinstance(said, list):
@@ -366,7 +328,7 @@ def _is_aside(record: dict[str, Any]) -> bool:
 
 
 def _time(record: dict[str, Any]) -> str:
-    """Return a record's time. For a record with a snapshot of files before a prompt, return the snapshot's time."""
+    """Return a record's time, or that of its snapshot of files before a prompt."""
     return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))
 
 
@@ -375,7 +337,7 @@ _PREFIX = "agent-"
 
 
 class SubAgents(ABC):
-    """The finder and reader of sub-agents' conversations for one agent.
+    """The facet that finds and reads the conversations of sub-agents.
 
     A sub-agent's name comes from a log. It is looked up among existing files, and never becomes a path.
     """
@@ -389,12 +351,7 @@ class SubAgents(ABC):
 
     @abstractmethod
     def read(self, session: Session, name: str) -> Session | None:
-        """Return the conversation of the sub-agent called `name`, with raw records; `None` if no readable conversation
-        exists.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return the conversation of the sub-agent called `name`, with raw records; `None` if there is none."""
 
 
 class LoggedSubAgents(SubAgents):
@@ -406,9 +363,7 @@ class LoggedSubAgents(SubAgents):
 
     @abstractmethod
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
-        """Return the folders that may contain logs of a session's sub-agents, each with the number of folder levels to
-        search below it.
-        """
+        """Return folders that may have a session's sub-agent logs, each with the number of levels to search."""
 
     def logs(self, session: Session) -> Mapping[str, Path]:
         """Return the existing logs of a session's sub-agents, by sub-agent name."""
@@ -430,10 +385,9 @@ _NO_TERMINAL = "process"
 
 
 def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
-    """Return "automated" if a worker (an agent started by smart-fork) without a terminal began the session, else
-    "person".
+    """Return "automated" if smart-fork began the session without a terminal, or forked such a session; else "person".
 
-    Forks of automated sessions are automated too. If a person named the session (`named`), return "person".
+    A session that a person `named` counts as a person's.
     """
     if named or not has_registry():
         return "person"
@@ -444,8 +398,9 @@ def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
 
 @lru_cache(maxsize=1)
 def _begun_without_terminal(path: Path, stamp: tuple[tuple[int, int], ...]) -> frozenset[str]:
-    """Return the ids of sessions that a worker without a terminal began, from smart-fork's registry of workers. The
-    result is cached for each `stamp`, the version of the registry's files.
+    """Return the ids of the sessions that workers without a terminal began, from smart-fork's registry.
+
+    The result is cached for each `stamp`, the version of the registry's files.
     """
     from smart_fork.workers.registry import Registry
 

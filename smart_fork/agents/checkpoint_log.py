@@ -37,9 +37,7 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 
 def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
-    """Return an adapter that reads the logs of `own`, and also the agent's sessions in repositories. Return `own`
-    itself if smart-fork cannot convert this agent's sessions.
-    """
+    """Return an adapter that also reads the agent's sessions in repositories; `own` if they cannot be converted."""
     converts = AGENTS[own.name].has("forms") or own.name in _PLAIN
     return WithCheckpoints(own) if converts else own  # type: ignore[abstract]
 
@@ -49,9 +47,7 @@ class _Odd(OSError):
 
 
 class WithCheckpoints(AgentAdapter):
-    """An agent's adapter that also finds and reads the agent's sessions in repositories. For logs on this machine, it
-    calls `own`, the agent's ordinary adapter.
-    """
+    """An agent's adapter that also reads the agent's sessions in repositories. For logs it calls `own`."""
 
     def __init__(self, own: AgentAdapter) -> None:
         self.own = own
@@ -60,7 +56,7 @@ class WithCheckpoints(AgentAdapter):
                 setattr(self, name, getattr(own, name))
 
     def discover(self) -> Iterator[LogFile]:
-        """Yield the agent's own logs, then its sessions in repositories that have no log on this machine."""
+        """Yield the agent's own logs, then its sessions in repositories without a log on this machine."""
         theirs, ids = checkpoints.logs(self.own.name), set[str]()
         for file in self.own.discover():
             if theirs:
@@ -119,8 +115,9 @@ class WithCheckpoints(AgentAdapter):
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
-        """Return a summary of a repository's session from the list of sessions. The transcript is read only for agents
-        that keep sub-agents' logs among sessions. For a sub-agent, return `None`.
+        """Return a session's summary from the list of sessions; `None` for a sub-agent's.
+
+        The transcript is only read for agents that keep sub-agents' logs among sessions.
         """
         if not checkpoints.is_within(str(path)):
             return self.own.glance(path)
@@ -179,7 +176,7 @@ class WithCheckpoints(AgentAdapter):
         return here
 
     def _placed(self, folder: Path, one: StoredSession) -> Path:
-        """Return a path in the new folder `folder` with the file name that the agent requires for this session."""
+        """Return a path in the new folder `folder` with the file name that the agent requires."""
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"
@@ -213,10 +210,9 @@ def _converted(
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
-    """Return the project's root and the home folder on the author's machine. Both are guessed: the root from the files
-    `touched` and the session's edits of them, the home from the session's directory.
+    """Return the project's root and the home on the author's machine, to replace these paths in text.
 
-    They are used only to replace paths in text.
+    The root is guessed from the files `touched` and the session's edits of them, the home from its directory.
     """
     cwd = session.cwd.rstrip("/")
     if not cwd.startswith("/"):

@@ -55,10 +55,10 @@ _ENVIRONMENT = {
 
 
 class StoredSession(NamedTuple):
-    """A session in a repository. `parts` are the git objects with its transcript, `facts` the object with its
-    metadata. For a Markdown history, `parts` has the file's name, and `facts` its version.
+    """A session in a repository: `parts` are the git objects with its transcript, `facts` that of its metadata.
 
-    `at` is the time of its checkpoint (saved state) in nanoseconds. The author and the title are untrusted text.
+    For a Markdown history, `parts` has the file's name, and `facts` its version. `at` is the time of its checkpoint
+    (saved state) in nanoseconds. The author and the title are untrusted text.
     """
 
     agent: AgentName
@@ -76,7 +76,7 @@ class StoredSession(NamedTuple):
 
 
 def _git(common: str, *words: str, given: bytes = b"") -> bytes:
-    """Run git with these words in the repository `common`, with `given` on stdin, and return its output.
+    """Run git in the repository `common`, with `given` on stdin, and return its output.
 
     Raises:
         OSError: Git fails, is not installed, or takes too long.
@@ -105,7 +105,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the ids of a checkpoint (saved state) and a session with their author, for each commit, newest first."""
+    """Yield the ids of a checkpoint and a session with their author, for each commit, newest first."""
     form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
     try:
         said = _git(common, "rev-list", f"--max-count={_MAX_CHECKPOINTS}", f"--format={form}", commit)
@@ -117,8 +117,7 @@ def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the type and content of each git object, in the order of `ids`; empty for objects that are missing, or
-    larger than `most` bytes.
+    """Yield the type and content of each git object; empty for those that are missing, or larger than `most` bytes.
 
     The total size of all objects is limited as well.
     """
@@ -134,7 +133,7 @@ def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, byt
 
 
 def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the type and content of each git object, in the order of `ids`; empty for an empty id."""
+    """Yield the type and content of each git object; empty for an empty id."""
     asked = [one for one in ids if one]
     said, at = _git(common, "cat-file", "--batch", given=_lines(asked)) if asked else b"", 0
     for one in ids:
@@ -265,7 +264,6 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
 
 
 def _trees(common: str, ids: Sequence[str]) -> list[list[_Entry]]:
-    """Return the entries of each git tree, in the order of `ids`; empty for an object that is no tree."""
     return [_listed(data) if kind == "tree" else [] for kind, data in _read(common, ids, _MAX_TREE)]
 
 
@@ -287,9 +285,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
 
 
 def _width(data: bytes, end: int) -> int:
-    """Return the length of object ids in a git tree: 20 or 32 bytes, whichever leads to the next entry or the end. The
-    first id follows the position `end`.
-    """
+    """Return the length of object ids in a git tree, 20 or 32 bytes: whichever leads to the next entry, or the end."""
     for width in (20, 32):
         if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
             return width
@@ -297,9 +293,7 @@ def _width(data: bytes, end: int) -> int:
 
 
 def agent_named(said: object) -> AgentName | None:
-    """Return the agent with the name `said` in a checkpoint or history; `None` if smart-fork does not read the
-    agent.
-    """
+    """Return the agent with this name in a checkpoint or history; `None` if smart-fork does not read it."""
     if not isinstance(said, str):
         return None
     name = re.sub(r"[^a-z]", "", said.lower())
@@ -317,8 +311,9 @@ def plain_text(text: str, most: int) -> str:
 
 
 def time_of(said: object) -> int:
-    """Return the time in the text `said`, in nanoseconds since the epoch; 0 if the text is no time. For a future time,
-    return the present. Otherwise its session would always be the newest.
+    """Return a time in nanoseconds since the epoch; 0 if `said` is none.
+
+    A future time becomes the present, or its session would always be the newest.
     """
     at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds
@@ -389,11 +384,7 @@ def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, Stored
 
 
 def said_in(folder: str, one: StoredSession) -> list[Utterance]:
-    """Return the messages in a Markdown history.
-
-    Raises:
-        OSError: The file no longer exists, or cannot be read.
-    """
+    """Return the messages in a Markdown history."""
     return _utterances(_text(folder, one.parts[0]))
 
 
@@ -436,10 +427,9 @@ def _utterances(text: str) -> list[Utterance]:
 
 
 def _messages(text: str) -> Iterator[_Message]:
-    """Yield the messages in a Markdown history.
+    """Yield the messages in a Markdown history. A heading inside a code block is ignored.
 
-    A heading inside a code block is ignored. But if a separator is before the heading and a time in it, the block was
-    never closed, and the heading counts.
+    But if a separator is before the heading and a time in it, the block was never closed, and the heading counts.
     """
     message, fence, before = None, "", ""
     for line in text.split("\n"):
@@ -469,9 +459,7 @@ def _typed(text: str) -> tuple[str, ...]:
 
 
 def _done(text: str) -> tuple[str, ...]:
-    """Return an agent's message in Markdown as two texts: first its tool calls, one on each line as in handed-over
-    sessions, then its words.
-    """
+    """Return an agent's message as two texts: its tool calls, one on each line, and its words."""
     actions: list[HandedOverAction] = []
 
     def note(found: re.Match[str]) -> str:

@@ -1,5 +1,4 @@
-"""The list of sessions that a repository keeps: Entire's checkpoints (sessions saved in git objects) and SpecStory's
-histories (Markdown files).
+"""The list of sessions that a repository keeps: Entire's checkpoints (git objects), SpecStory's Markdown histories.
 
 The file ``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each session counts as a
 log within that file. The list is made again when a ref or a history file changes. Git is only asked for objects by id;
@@ -50,7 +49,7 @@ class CheckpointList(NamedTuple):
 
 
 def is_within(location: str) -> bool:
-    """Return True if `location` names a session that a repository keeps; False if it is the path of a log file."""
+    """Return True if `location` is a session that a repository keeps; False if it is the path of a log."""
     return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
@@ -74,9 +73,7 @@ def note(directory: Path) -> bool:
 
 
 def unfetched(directory: Path) -> str:
-    """Return the git command that fetches a repository's checkpoints (saved sessions), if Entire is set up in the
-    clone at `directory` but no sessions are listed; else "".
-    """
+    """Return the git command that fetches a repository's sessions, if Entire is set up but none are listed; else ""."""
     top = None if Setting.CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
         if top and (top / ".entire/settings.json").is_file() and _load(_file(str(Checkout.at(top).common))) is None:
@@ -116,9 +113,7 @@ def is_history(location: str) -> bool:
 
 
 def in_clone(session: Session, location: str) -> Session:
-    """Return the session with the clone's root as its directory. If its directory is in the clone, return it
-    unchanged.
-    """
+    """Return the session with the clone's root as its directory, unless its directory is in the clone."""
     found = find(location)
     if found is None or f"{session.cwd}/".startswith(f"{found[0].top}/"):
         return session
@@ -149,7 +144,7 @@ def _all() -> Iterator[tuple[Path, CheckpointList]]:
 
 
 def _now(file: Path, known: CheckpointList) -> CheckpointList | None:
-    """Return the list `known`, made again if a git ref or a history has changed; `None` if the clone is gone."""
+    """Return the list, made again if a git ref or a history has changed; `None` if the clone is gone."""
     if not (os.path.isdir(known.common) and os.path.isdir(known.top)):  # noqa: PTH112 - as text
         with suppress(OSError):
             file.unlink(missing_ok=True)
@@ -190,11 +185,7 @@ def _save(known: CheckpointList) -> None:
 
 
 def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointList | None:
-    """List a repository's sessions and save the list; return `None` if it has no sessions.
-
-    Raises:
-        OSError: Git fails, or the list cannot be written.
-    """
+    """List a repository's sessions and save the list; return `None` if it has no sessions."""
     from smart_fork.agents.checkpoint_sources import is_history, listed, refs_of, sessions_in
 
     stamp = _stamp(common, top)

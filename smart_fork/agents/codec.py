@@ -1,7 +1,6 @@
 """Decoders of agents' records: each finds texts, tool calls, results and thoughts in its agent's records.
 
-Also parsers of a person's answers to an agent's questions, the shortening of records for copies, and the search for
-secrets in records.
+Also parsers of a person's answers to an agent's questions, the shortening of records, and a search for secrets.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ Record = dict[str, Any]
 
 
 class Codec(ABC):
-    """A decoder of one agent's records (the JSON objects in its logs). It finds texts, tool calls, results and
-    thoughts, and skips unexpected parts.
-    """
+    """A decoder of one agent's records (the JSON objects in its logs). It skips unexpected parts."""
 
     #: See `Tools`.
     tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -43,9 +40,7 @@ class Codec(ABC):
     thoughts: ClassVar[tuple[str, ...]] = ()
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a line's record; `None` if the record is outside the conversation, or this decoder
-        measures no records.
-        """
+        """Return the size of a line's record; `None` if it is outside the conversation, or sizes are not measured."""
         return None
 
     @abstractmethod
@@ -53,9 +48,7 @@ class Codec(ABC):
         """Return the item in a record: its text, tool calls, tool results, thoughts and number of images."""
 
     def used(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the tool calls in a record. Tools get common names such as "Bash", also if the agent uses other
-        names.
-        """
+        """Yield the tool calls in a record, under common names such as "Bash" instead of the agent's own."""
         for call in self.decode(record).calls:
             if isinstance(call.given, dict | str):
                 yield call._replace(name=self.tools.get(call.name, call.name))
@@ -65,7 +58,7 @@ class Codec(ABC):
         yield from self.decode(record).results
 
     def calls(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the tool calls in a record, with the agent's own names of tools."""
+        """Yield the tool calls in a record, under the agent's own names."""
         yield from self.decode(record).calls
 
     def thought(self, record: Record) -> str:
@@ -73,7 +66,7 @@ class Codec(ABC):
         return in_paragraphs(self.decode(record).thoughts)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts that have records of their own, by the number of the turn that follows each."""
+        """Return the thoughts that have records of their own, by the number of the turn after each."""
         return {}
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
@@ -124,9 +117,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class ReadSource(AgentAdapter):
-    """An adapter that finds the sessions of an agent that smart-fork only reads, and reads facts about the sessions
-    from files beside the logs.
-    """
+    """An adapter for an agent that smart-fork only reads, with facts from files beside the logs."""
 
     codec: ClassVar[ReadCodec]
 
@@ -135,9 +126,7 @@ class ReadSource(AgentAdapter):
         return Header()
 
     def stated(self, path: Path) -> Record:
-        """Return the JSON object in the small file `path` beside a log; empty if the file is missing or has no
-        object.
-        """
+        """Return the JSON object in the small file `path`; empty if there is none."""
         try:
             from indexer.safe_files import open_regular
 
@@ -183,9 +172,7 @@ class SizedCodec(CopyCodec):
         """Return True if a record is the summary that a compaction wrote."""
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` if the record is outside the conversation. A very long record counts
-        with all its bytes.
-        """
+        """Return the size of a record; `None` outside the conversation. A very long one counts with all its bytes."""
         if not self.has_place(line.record):
             return None
         said = self.as_said(line.record)
@@ -199,10 +186,7 @@ class SizedCodec(CopyCodec):
 
 
 class MessageCodec(SizedCodec):
-    """A decoder of records with a message that is a list of parts: texts, tool calls, tool results and thoughts.
-
-    It also says which parts of a record are sent to the model.
-    """
+    """A decoder of records with a message that is a list of parts: texts, tool calls, tool results, thoughts."""
 
     #: The field of a message with its parts.
     field: ClassVar[str]
@@ -212,10 +196,7 @@ class MessageCodec(SizedCodec):
         return dicts_in(dict_in(record.get("message")).get(self.field))
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each part of a record.
-
-        Return the record itself if nothing changed, and `None` if no part is left.
-        """
+        """Return a record with `change` applied to each part: itself if nothing changed, `None` without parts."""
         old = self.parts(record)
         new = [one for part in old if (one := change(part)) is not None]
         if new == old:
@@ -251,13 +232,13 @@ def texts_of(content: object, joint: str = "\n") -> str:
 
 
 def status_first(output: str, ended: re.Pattern[str]) -> str:
-    """Return a command's output with its exit status moved to the front, if the pattern `ended` finds it at the end."""
+    """Return a command's output with its exit status moved from the end, where `ended` finds it, to the front."""
     found = ended.search(output)
     return f"Exit code: {found[1]}\n{output[: found.start()]}" if found else output
 
 
 def item_of(content: object) -> Item:
-    """Return the item in a message's content in Anthropic's format: texts, tool calls, results, thoughts and images."""
+    """Return the texts, calls, results, thoughts and images in a message's content in Anthropic's format."""
     parts = dicts_in(content)
     calls = [
         UsedTool(str(one.get("id") or ""), str(one.get("name") or ""), one.get("input"))
@@ -290,9 +271,7 @@ def parts_answer(answer: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def patch_shown(display: object) -> str:
-    """Return the unified diff in `display`, the form in which the agent shows an edit's result; empty if there is no
-    diff.
-    """
+    """Return the unified diff in `display`, in which an agent shows an edit's result; empty without one."""
     return text_in(dict_in(display).get("fileDiff"))
 
 
@@ -312,9 +291,7 @@ _NOTE = "user_note: "
 
 
 class QuotedAnswers(PersonAnswers):
-    """A parser of a person's answers to an agent's questions, in the form ``"question"="answer"``, one after the
-    other.
-    """
+    """A parser of a person's answers to an agent's questions in the form ``"question"="answer"``."""
 
     none = ("", "Unanswered", "(No answer provided)")
 
@@ -332,9 +309,7 @@ class QuotedAnswers(PersonAnswers):
 
 
 class JsonAnswers(PersonAnswers):
-    """A parser of a person's answers to an agent's questions, in a JSON object with question ids, numbers or texts as
-    keys.
-    """
+    """A parser of a person's answers in a JSON object with the questions' ids, numbers or texts as keys."""
 
     def answered(self, output: str, questions: Questions) -> Said:
         if not output.lstrip().startswith("{"):
@@ -368,9 +343,7 @@ _RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionRespon
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """Return a tool result with long texts cut to `end` characters at each end. A note of the type `kind` replaces
-    each image.
-    """
+    """Return a tool result with texts cut to `end` characters at each end, and notes of type `kind` for images."""
     if isinstance(result, str):
         gone = len(result) - 2 * end
         if gone <= _LINE:
@@ -392,9 +365,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
 
 
 def characters(value: Any, depth: int = 0) -> int:
-    """Return the number of characters that a model reads of a JSON value, without ids and signatures. An image counts
-    as `IMAGE_CHARACTERS`.
-    """
+    """Return how many characters of a JSON value a model reads, without ids; an image counts as `IMAGE_CHARACTERS`."""
     if isinstance(value, str):
         return len(value)
     if depth >= _MAX_DEPTH:
@@ -409,17 +380,15 @@ def characters(value: Any, depth: int = 0) -> int:
 
 
 def aside(text: str) -> str:
-    """Return `text` as a note of smart-fork, in tags that distinguish the note from a person's prompt. In a copy, it
-    replaces dropped turns.
-    """
+    """Return `text` as a note of smart-fork in a copy, in tags that distinguish it from a person's prompt."""
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
 
 
 def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
-    """Return the secrets that a session reveals, longest first: lines of private keys, and outputs of commands that
-    print a secret.
+    """Return the secrets that a session's raw records `lines` reveal, longest first.
 
-    `lines` are the raw records. `work` decodes them; if it is `None`, only private keys are found.
+    They are lines of private keys, and outputs of commands that print a secret. Without the decoder `work` only private
+    keys are found.
     """
     found, asked = set[str](), dict[str, str]()
     for line in lines:
@@ -437,7 +406,7 @@ def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """Return the command in a tool call's input `given`; for a call that reads a file, ``cat`` with its path."""
+    """Return the command in a tool call's input; for a call that reads a file, ``cat`` with its path."""
     if isinstance(given, str):
         return given
     path = given.get("file_path") or given.get("path")

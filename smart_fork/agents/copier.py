@@ -25,11 +25,10 @@ from smart_fork.system.processes import Machine
 
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
-    """A record of a session, with the number of its turn and its size.
+    """A record of a session, with the number of its turn and its size in characters sent to the model.
 
-    `characters` is the number of characters sent to the model, `short` the number if tool results are shortened.
-    `sums_up` marks the summary of a compaction (the replacement of old turns). `is_link` marks a note of the agent's
-    program that is valid only after all records before it.
+    `short` is its size with shortened tool results. `sums_up` marks a compaction's summary (it replaces old turns).
+    `is_link` marks a note of the agent's program that is valid only after all records before it.
     """
 
     number: int
@@ -42,11 +41,10 @@ class LiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The choice of turns for a copy within a budget.
+    """The choice of turns for a copy within a budget: turns in `kept`, and the newest compaction's summary up to `end`.
 
-    Turns in `kept` are copied. `told` maps the number of a turn to a note about the turns dropped before it. The
-    newest summary of a compaction up to turn `end` is always copied. `tokens` are the sizes of all turns. In turns in
-    `shortened`, long tool results are cut, with a note.
+    `told` maps the number of a turn to a note about the turns dropped before it. `tokens` are the sizes of all turns.
+    In turns in `shortened`, long tool results are cut, with a note.
     """
 
     kept: frozenset[int]
@@ -89,11 +87,10 @@ class WrittenCopy:
 
 
 class Copy(ABC):
-    """The lines of the copy of one session. Each line is made when it is requested. Each agent converts its records in
-    a subclass.
+    """The lines of a copy of one session, each made when it is requested. Subclasses convert an agent's records.
 
-    The argument `of` says what is copied: all turns up to a number, the turns of an excerpt, or the given records.
-    After the last line, `copied` is the number of copied records.
+    `of` says what is copied: all turns up to a number, the turns of an excerpt, or the given records. After the last
+    line, `copied` is the number of copied records.
     """
 
     copied: int = 0
@@ -126,9 +123,7 @@ class Copy(ABC):
                 yield line
 
     def _kept(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield the records that an excerpt (a choice of turns) keeps as lines, with notes about dropped turns between
-        them.
-        """
+        """Yield an excerpt's records as lines, with notes about dropped turns between them."""
         live = self._copier.live
         sums = (place for place, one in enumerate(live(self._source)) if one.sums_up and one.number <= excerpt.end)
         newest = max(sums, default=-1)
@@ -158,14 +153,12 @@ class Copy(ABC):
                 yield line
 
     def after(self, other: Copy) -> None:
-        """Continue after the copy `other` in the same file: take over the attributes in `carried`, such as the id of
-        its last record.
-        """
+        """Continue after the copy `other` in one file: take over the attributes in `carried`, such as its last id."""
         for name in self.carried:
             setattr(self, name, getattr(other, name))
 
     def header(self) -> Iterable[bytes]:
-        """Return the lines that the agent's format needs at the beginning of a new file; by default none."""
+        """Return the lines that the agent's format needs at the beginning of a new file."""
         return ()
 
     def up_to(self, end: int) -> Iterator[Entry]:
@@ -173,9 +166,7 @@ class Copy(ABC):
         raise NotImplementedError
 
     def first(self, excerpt: Excerpt) -> Iterable[bytes]:
-        """Return lines to write between the header and the records that an excerpt (a choice of turns) keeps; by
-        default none.
-        """
+        """Return the lines between the header and an excerpt's records."""
         return ()
 
     def last(self) -> Iterable[bytes]:
@@ -184,9 +175,7 @@ class Copy(ABC):
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """Convert a record of the source to lines of the copy. `number` is the record's turn number if the copy is an
-        excerpt (a choice of turns), else -1.
-        """
+        """Return a record of the source as lines of the copy. `number` is its turn in an excerpt, else -1."""
 
     @abstractmethod
     def summary(self, entry: Entry) -> Iterable[bytes]:
@@ -197,10 +186,9 @@ class Copy(ABC):
         """Return smart-fork's note `text` as lines that come before the record `before`."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Copy the files beside the log, after the log's lines are written. Return a sentence about each kind of file
-        that is missing.
+        """Copy the files beside the log. Return a sentence about each kind of file that is missing.
 
-        New files are added to `created`. The caller deletes these after a failure.
+        New files are added to `created`; the caller deletes them after a failure.
 
         Raises:
             OSError: A file cannot be copied.
@@ -210,7 +198,7 @@ class Copy(ABC):
 
 
 class MergedCopy:
-    """Several copies in one file. It begins like the first copy, and has the files beside the first copy's log."""
+    """Several copies in one file. It begins like the first copy, and has the files beside its log."""
 
     copied: int = 0
 
@@ -232,12 +220,7 @@ class MergedCopy:
 
 @contextlib.contextmanager
 def read_again(log: Path) -> Iterator[None]:
-    """Within this context, raise `NotFound` instead of an `OSError`. Use it when the log of a known session is read
-    again.
-
-    Raises:
-        NotFound: The log is gone.
-    """
+    """Within this context, raise `NotFound` instead of `OSError`: the log of a known session is gone."""
     try:
         yield
     except OSError as error:
@@ -266,13 +249,12 @@ class Copier(AgentFacet, ABC):
         return LiveRecord(number, entry, codec.size(record), sums_up, codec.size(codec.short(record)))
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy | None:
-        """Return a copy of `records`, in file order; `None` if records cannot be dropped from this agent's sessions."""
+        """Return a copy of `records`, in file order; `None` if this agent's sessions need all records."""
         return None
 
     @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield, in order, the records of a session that its agent still sends to the model, and the records that
-        compactions (replacements of old turns by a summary) dropped.
+        """Yield, in order, the records that a session's agent still sends to the model, or dropped in compactions.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
@@ -280,20 +262,14 @@ class Copier(AgentFacet, ABC):
         """
 
     def sizes(self, session: Session) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of the records that `live` yields, each with the number of its turn. A very long record
-        counts with all its bytes.
-
-        Raises:
-            NotFound, ForkRefused: See `live`.
-        """
+        """Yield the sizes of the records of `live`, with their turns. A very long one counts with all its bytes."""
         for one in self.live(session):
             long = 0 if one.sums_up or not is_long(one.entry[0]) else len(one.entry[0])
             short = one.characters if one.short is None else one.short
             yield one.number, RecordSize(max(one.characters, long), short, one.sums_up)
 
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder of `target`. Return the made folders that will have only this copy, to delete them if the
-        copy fails.
+        """Make the folder of `target`. Return made folders that only this copy uses, to delete them after a failure.
 
         Raises:
             ForkRefused: A session with this id exists.
@@ -304,9 +280,9 @@ class Copier(AgentFacet, ABC):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """Write a copy to `target`. Call `last` when all is written, just before the file appears at `target`.
+        """Write a copy to `target`. Call `last` just before the complete file appears there.
 
-        The file appears only when it is complete. If an error occurs, all written files are deleted.
+        After an error, all written files are deleted.
 
         Raises:
             ForkRefused: A session with this id exists, or the source was rewritten during reading.
@@ -323,7 +299,7 @@ class Copier(AgentFacet, ABC):
 
 @contextlib.contextmanager
 def _undone_on_failure(created: list[Path]) -> Iterator[None]:
-    """Within this context, delete the `created` files after a failure.
+    """Within this context, delete the `created` files after a failure, and refuse existing files.
 
     Raises:
         ForkRefused: A file exists already, instead of `FileExistsError`.
@@ -344,9 +320,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedTranscript:
-    """A session's log in the folder where the agent looks for it, so that the agent can fork the session. `created`
-    are the files made for that; empty if the log was there already.
-    """
+    """A session's log in the folder where the agent finds it to fork it, and the files made for that."""
 
     path: Path
     created: tuple[Path, ...] = ()
@@ -379,11 +353,7 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> StagedTrans
 
 
 def remove_copy(path: Path, session_id: str) -> None:
-    """Delete a copy of a session and the files beside it. The log is deleted first, so that no log exists without its
-    files.
-
-    The copy's folder is deleted if it is empty.
-    """
+    """Delete a copy of a session: its log first, then the files beside it, and its folder if that is empty."""
     sweep_beside(path)
     remove(path)
     for folder in (path.with_suffix(""), path.parent):
@@ -426,8 +396,7 @@ def second_name(log: Path, target: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
-    """Copy the folder `source` to `target`, if `source` exists and is not a link. Add `target` to `created` if it was
-    made.
+    """Copy the folder `source` to `target`, unless it is a link or missing. Add `target` to `created` if made.
 
     Raises:
         OSError: The folder cannot be copied.
@@ -440,9 +409,7 @@ def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> bool:
-    """Copy the regular files of a folder to the new folder `target`, without symbolic links. Return False if `target`
-    has the same files already.
-    """
+    """Copy a folder's regular files to the new folder `target`. Return False if it has the same files already."""
     if os.path.lexists(target):
         if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
             raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")
@@ -476,7 +443,6 @@ def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _regular_files(folder: Path) -> list[Path]:
-    """Return all regular files below `folder`, without following symbolic links."""
     paths = (Path(root, name) for root, _, names in os.walk(folder, followlinks=False) for name in sorted(names))
     return [path for path in paths if not path.is_symlink() and path.is_file()]
 

@@ -21,8 +21,7 @@ _DATA = ".local/share/"
 
 
 class Home(NamedTuple):
-    """An agent's own folder: the environment variable that names the folder, and the folder's default path below a
-    person's home.
+    """An agent's own folder: the environment variable that names it, and its default path below a person's home.
 
     * `logs` are the folders of logs inside the agent's folder.
     * `beside` are variables that name other folders and files of the agent.
@@ -43,23 +42,18 @@ class Home(NamedTuple):
         return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
-        """Return the agent's own folder, which need not exist: within the context `used`, the folder chosen there,
-        else the first of `folders`.
-        """
+        """Return the agent's own folder, which need not exist: as chosen by `used`, else the first of `folders`."""
         return _USED.get().get(self) or self._first()
 
     def folders(self) -> tuple[Path, ...]:
-        """Return all folders of the agent. The environment variable may list several, and smart-fork's config.toml may
-        add folders, such as those of other accounts.
-        """
+        """Return all folders of the agent: its variable may list several, and smart-fork's config.toml may add some."""
         more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
 
     def of_logs(self) -> tuple[Path, ...]:
-        """Return the folders that contain the log folders `logs`: only the one that the variable `runtime` names if it
-        is set, else all folders of the agent.
+        """Return the folders that contain `logs`: the one that the variable `runtime` names, else all of the agent.
 
-        A relative path in that variable is ignored: it would be relative to the directory in which the agent starts.
+        A relative path in that variable is ignored: it would depend on the directory in which the agent starts.
         """
         named = os.environ.get(self.runtime, "")
         return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else self.folders()
@@ -75,9 +69,7 @@ class Home(NamedTuple):
 
     @contextmanager
     def used(self, log: Path | None) -> Iterator[None]:
-        """Within this context, use the folder that contains `log` as the agent's own, so that the log's session can be
-        started.
-        """
+        """Within this context, use the folder that contains `log` as the agent's own, to start the log's session."""
         several = len(self.folders()) > 1
         own = {self: self.of(log) if log else self._first()} if several else {}
         token = _USED.set({**_USED.get(), **own})
@@ -87,18 +79,14 @@ class Home(NamedTuple):
             _USED.reset(token)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variable with which the agent's program finds the folder chosen by `used`; empty if
-        the program finds the folder without the variable.
-        """
+        """Return the variable with which the agent finds the folder chosen by `used`; empty if it needs none."""
         used = _USED.get().get(self)
         if used is None or (used == self._first() and len(self._named()) < 2):
             return {}
         return {self.variable: str(used).removesuffix(f"/{self.inside}")}
 
     def _named(self) -> list[str]:
-        """Return the folders that the agent's environment variable names. Commas separate several, unless a folder
-        with the whole value as its name exists.
-        """
+        """Return the folders that the agent's variable names, separated by commas unless the value is a folder."""
         named = os.environ.get(self.variable, "")
         if self.default.startswith(_DATA):  # a path that is not absolute does not count, as XDG wants it
             return [named] if named.startswith("/") else []
@@ -114,13 +102,10 @@ class Home(NamedTuple):
         return Path.home() / self.default
 
     def _named_so(self, value: str) -> Path:
-        """Return the agent's own folder for this value of its environment variable."""
         return Path(value).expanduser() / self.inside
 
     def usual(self) -> str:
-        """Return the value of the environment variable with which the agent uses its default folder; empty if no value
-        does.
-        """
+        """Return the variable's value that selects the agent's default folder; empty if no value does."""
         outside = self.default.removesuffix(self.inside)
         return f"~/{outside}".rstrip("/") if self.default.endswith(self.inside) else ""
 
@@ -158,9 +143,7 @@ class AgentDescription:
 
 
 class AgentFacet:
-    """The base of facets (objects for one task with an agent) that need the agent's names and folder, which `of`
-    has.
-    """
+    """The base of facets (objects for one task with an agent) that need the agent's names and folder."""
 
     def __init__(self, of: AgentDescription) -> None:
         self.of, self.agent, self.title = of, of.name, of.title

@@ -1,5 +1,4 @@
-"""Droid, Factory's agent: sessions in ``~/.factory/sessions/<slug>/<session-id>.jsonl``, in Anthropic's message
-format.
+"""Droid, Factory's agent: ``~/.factory/sessions/<slug>/<session-id>.jsonl``, in Anthropic's message format.
 
 The format is known from public sources only, see ``tests/fixtures/droid/README.md``.
 """

@@ -35,12 +35,12 @@ _NO_MODELS = ("<synthetic>", "unknown")
 
 
 class Fold(ABC):
-    """The facts and turns collected so far from the records of one session. The keys of `facts` differ by agent,
-    except these.
+    """The facts and turns collected so far from the records of one session, to build the session from.
 
-    `started` and `last` are the session's first and last time, `parent` is the id of the session it was forked from,
-    `root` is an id that it shares with all its forks. `compactions`, `models`, `names`, `version`, `gitBranch` and
-    `head` (a commit) are as in `Session`. `interrupted` is true if the person stopped the agent's last answer.
+    The keys of `facts` differ by agent, except these. `started` and `last` are the session's first and last time,
+    `parent` is the id of the session it was forked from, `root` is an id that it shares with all its forks.
+    `compactions`, `models`, `names`, `version`, `gitBranch` and `head` (a commit) are as in `Session`. `interrupted` is
+    true if the person stopped the agent's last answer.
     """
 
     agent: AgentName
@@ -75,9 +75,7 @@ class Fold(ABC):
 
     @abstractmethod
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns of the conversation, without turns that a person abandoned by going back to an earlier
-        one.
-        """
+        """Return the turns of the conversation, without those that a person abandoned by going back."""
 
     @abstractmethod
     def own_id(self) -> str:
@@ -85,26 +83,22 @@ class Fold(ABC):
 
     @abstractmethod
     def directory(self) -> tuple[str, Inferred]:
-        """Return the session's directory, and the source from which it was inferred. The source is "" if the log
-        states the directory.
-        """
+        """Return the session's directory, and its source; the source is "" if the log states the directory."""
 
     @abstractmethod
     def is_copy(self) -> bool:
-        """Return True if the log is a copy: it is not at the path where the agent began the session's log."""
+        """Return True if the log is not at the path where the agent began the session's log."""
 
     def excluded(self) -> str:
-        """Return the reason why the log cannot be a session, such as that it is a sub-agent's; empty if it can be
-        one.
-        """
+        """Return the reason why the log cannot be a session, such as that it is a sub-agent's; else empty."""
         return ""
 
     def given_name(self) -> str:
-        """Return the name that a person gave the session; empty if no person named it."""
+        """Return the name that a person gave the session; empty without one."""
         return ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name that the agent made up for the session; empty if it made up none."""
+        """Return the name that the agent made up for the session; empty without one."""
         return ""
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
@@ -113,9 +107,7 @@ class Fold(ABC):
         return names
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title. The title of a fork is made from the fork's own prompts, not from its parent's
-        prompts.
-        """
+        """Return the session's title. A fork's is made from its own prompts, not from its parent's."""
         own = turns[self.own(turns) :]
         said = title_of(
             self.given_name(), (turn.text for turn in own or turns if turn.prompt), by_agent=self.own_name(turns)
@@ -124,9 +116,7 @@ class Fold(ABC):
         return said if asked else shorten(joined(" ", (mask("Fork of"), said)), TITLE_CHARACTERS)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
-        """Return how many turns at the beginning of `turns` a fork took over from its parent; 0 if the session is no
-        fork.
-        """
+        """Return how many turns at the beginning a fork took over from its parent; 0 for other sessions."""
         return 0
 
     def origin(self) -> Origin:
@@ -157,8 +147,7 @@ class Fold(ABC):
         return False
 
     def note_moment(self, moment: str, *, done: bool = True) -> None:
-        """Note a record's time as the session's first or last time, if it is earlier or later than the noted ones.
-        Only a message or an action (`done`) can set the last time.
+        """Note a record's time as the session's first or last time. Only a message or an action (`done`) sets the last.
 
         A time in the future is ignored: the clock was wrong, or the record is damaged.
         """
@@ -170,9 +159,7 @@ class Fold(ABC):
                 facts["last"] = moment
 
     def said(self, turn: Turn) -> Turn:
-        """Return a turn with the directory in which the agent works now. If the index reads the log, the turn's text
-        is masked, because later comparisons use masked text too.
-        """
+        """Return a turn with the agent's present directory; masked if the index reads, as it compares masked text."""
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
         cwd = self.facts.get("stands", "")
         return turn if masked == turn.text and not cwd else replace(turn, text=masked, cwd=cwd)
@@ -205,15 +192,11 @@ class Fold(ABC):
             facts["unknown"] = facts.get("unknown", 0) + 1
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of records, and the number of those with an unknown type; zeros for agents that do not
-        count them.
-        """
+        """Return the number of records, and of those with an unknown type; zeros if they are not counted."""
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
 
     def session(self) -> tuple[Session | None, str]:
-        """Build the session from the collected facts. Return (session, ""), or (`None`, reason) if the log is no
-        session.
-        """
+        """Return (session, "") from the collected facts, or (`None`, reason) if the log is no session."""
         if reason := self.excluded():
             return None, reason
         facts, turns = self.facts, self.active()
@@ -293,18 +276,13 @@ class LineFold(Fold):
         """Note the session's title, if a record states it."""
 
     def lacks(self) -> str:
-        """Return what must still be read of this log before a list can show its session, such as "no prompt"; empty if
-        nothing.
-        """
+        """Return what must still be read before a list can show this session, such as "no prompt"; empty if nothing."""
         if self.excluded():
             return ""
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
 
     def note_end(self) -> str:
-        """Read the last records of the log, note their newest time and return it; empty if none has a time.
-
-        Several records are read, since they need not be in the order of their times.
-        """
+        """Note and return the newest time in the log's last records, which need not be in order; empty without."""
         found = list[str]()
         for number, line in enumerate(islice(last_lines(self.path), _MAX_LINES)):
             for _, record in decode_line(line)[0]:
@@ -317,15 +295,15 @@ class LineFold(Fold):
         return max(found, default="")
 
     def finish(self, *, turns: bool) -> bool:
-        """Add facts from related logs, such as a fork's parent, and their turns if `turns` is True. Return True if the
-        state must be saved.
+        """Add facts, and with `turns` turns, from related logs, such as a fork's parent.
+
+        Return True if the state must be saved.
         """
         return False
 
 
 def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
-    """Read a log from the last checkpoint on (a saved position, with the state of reading there), and return the
-    session.
+    """Read a log from `checkpoint` on (a saved position, with the state of reading there), and return the session.
 
     `begun` makes the fold (the object that takes the records). With `keep_raw` the whole log is read, and turns keep
     their records.
@@ -371,7 +349,6 @@ def _with_model(known: Iterable[str], name: object) -> list[str]:
 
 
 def _changed_at(path: Path) -> str:
-    """Return the time of a file's last change in the form of times in logs; empty if there is no file."""
     try:
         return utc(path.stat().st_mtime)
     except OSError:

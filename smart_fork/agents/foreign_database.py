@@ -23,7 +23,7 @@ _WAL, _AT = b"\2\2", 18
 
 @contextmanager
 def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
-    """Yield a connection that reads the database as it is at this moment, including the changes in its ``-wal`` file.
+    """Yield a connection that reads the database as it is at this moment, with the changes in its ``-wal`` file.
 
     With `locked`, a database that another program has locked is read from a copy.
 
@@ -53,7 +53,8 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
 
 @contextmanager
 def with_tables(path: Path, needed: Mapping[str, Collection[str]], what: str) -> Iterator[apsw.Connection]:
-    """Yield a connection to the database if it has the tables and columns in `needed`. Views do not count as tables.
+    """Yield a connection to the database if it has the tables (no views) and columns in `needed`.
+
     `what` is the database's name in errors, such as "a Goose database".
 
     Raises:
@@ -77,8 +78,7 @@ def columns(db: apsw.Connection, table: str) -> list[str]:
 
 @contextmanager
 def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
-    """Yield a connection in a transaction for deleting rows. Commit the transaction so that no byte of the rows
-    remains.
+    """Yield a connection in a transaction for deleting rows, and commit so that no byte of the rows remains.
 
     Free pages, word indexes and the ``-wal`` file are cleaned as well. With `alone`, no other program may have the
     database open.
@@ -102,8 +102,7 @@ def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
 
 
 def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:
-    """Delete rows with `change`, so that no byte of the rows remains (see `rewriting`). `owner` is the name, for
-    errors, of the program that has the database.
+    """Delete rows with `change`, so that no byte of them remains. `owner` is the program's name for errors.
 
     Raises:
         ForkRefused: The database cannot be changed, or a program still reads deleted bytes in the ``-wal``.
@@ -120,7 +119,7 @@ def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -
 
 
 def _as_it_is(path: Path) -> apsw.Connection | None:
-    """Open the database in place for reading; return `None` if SQLite would have to make a file beside the database."""
+    """Open the database in place for reading; return `None` if SQLite would have to make a file beside it."""
     if not _size(f"{path}-wal"):
         if not _has_wal(path):  # with a rollback journal no file is made; where it is locked it is read as it is
             with suppress(apsw.Error):

@@ -1,7 +1,6 @@
-"""The plan of a worker (an agent that smart-fork starts): its command, directory and session id, with the checks that
-hold for all agents. Nothing is run here.
+"""The plan of a worker (an agent that smart-fork starts): its command, directory and session id. Nothing is run here.
 
-The command itself comes from the agent (see `Starter`).
+The checks here hold for all agents; the command comes from the agent (see `Starter`).
 """
 
 from __future__ import annotations
@@ -29,12 +28,11 @@ MAX_PROMPT_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """The plan of a worker (an agent that smart-fork starts): a command to run, in which directory, with which
-    environment and files.
+    """The plan of a worker (an agent that smart-fork starts): the command to run, its directory, environment and files.
 
     `env` is added to the environment; `defaults` apply where nothing else sets a variable. `staging` says which files
-    are needed first. `new_session_id` is the id of the worker's session, `None` if only the agent knows it. `title` is
-    the worker's name, if the command does not name the session, so that the copied log must.
+    are needed first. `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the
+    worker's name if the copied log, not the command, must name the session.
     """
 
     agent: AgentName
@@ -127,10 +125,9 @@ class ForkPlan:
         )  # fmt: skip
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the worker's environment: `base` without the variables that identify the caller, and with the plan's
-        variables.
+        """Return the worker's environment: `base` without the caller's variables, and with the plan's variables.
 
-        ``PWD`` is set to the worker's directory too, since a program may trust ``PWD`` more than its working directory.
+        ``PWD`` is changed too, since a program may trust it more than its working directory.
         """
         here = {"PWD": str(self.cwd)} if "PWD" in base else {}
         given = {key: value for key, value in base.items() if key not in AGENTS.callers_own}

@@ -80,7 +80,7 @@ class GooseCodec(ReadCodec):
         return Item(text_of(content), tuple(calls), tuple(results), tuple(thoughts), images)
 
     def header(self, record: Record) -> Header | None:
-        """Return the place and facts of a record. A message that Goose hides from the person gets the role "system"."""
+        """Return the place and facts of a record. A message hidden from the person gets the role "system"."""
         if record.get("type") == "session":
             title = record.get("name") or record.get("description")
             given = isinstance(title, str) and not _NAMELESS.fullmatch(title)
@@ -116,9 +116,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return with_tables(path, _NEEDED_COLUMNS, "a Goose database")
 
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """Yield the id, size and last change of each session. Goose's times are whole seconds; so the id of the last
-        message is added to the time, to detect changes within a second.
-        """
+        """Yield the id, size and last change of each session; its last message's id counts within a second."""
         for identity, changed, messages, last in db.execute(_STAMPS, (key,)):
             name = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else ""
             if self.keys.fullmatch(name):
@@ -132,8 +130,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in self.records(path))
 
     def records(self, path: Path, most: int = -1) -> Iterator[Record]:
-        """Yield the records of a session, with at most `most` messages. If several messages share an id, only the
-        first keeps it.
+        """Yield the records of a session, with at most `most` messages; of several with one id, the first keeps it.
 
         Raises:
             OSError: The database cannot be read, or does not have the session.
@@ -172,7 +169,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
 def _rows(
     db: apsw.Connection, table: str, names: tuple[str, ...], of: str, key: str
 ) -> Iterator[dict[str, str | None]]:
-    """Yield rows of a table, each as a mapping of column names to texts. A value that is too large is `None`."""
+    """Yield rows of a table as mappings of column names to texts. A value that is too large is `None`."""
     from smart_fork.agents.foreign_database import columns
 
     there = columns(db, table)
@@ -185,7 +182,7 @@ def _rows(
 
 
 def _decoded(text: str | None) -> object:
-    """Return the value of a JSON text; `None` if the text is no JSON, or is nested too deeply to be written again."""
+    """Return the value of a JSON text; `None` for no JSON, or values nested too deeply to be written again."""
     try:
         orjson.dumps(value := orjson.loads(text or "null"))
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
@@ -194,9 +191,7 @@ def _decoded(text: str | None) -> object:
 
 
 def _output(result: object) -> tuple[str, bool, int]:
-    """Return a tool result's text, True if it failed, and its number of images. Parts for the person only are left
-    out.
-    """
+    """Return a tool result's text, True if it failed, and its number of images, without parts for the person only."""
     value = dict_in(result).get("value")
     if value is None:
         return str(dict_in(result).get("error") or ""), True, 0

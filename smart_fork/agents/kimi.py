@@ -26,9 +26,7 @@ _ENDED = re.compile(r"\n?Command failed with exit code: (\d{1,9})\.?\s*\Z")
 
 
 class KimiCodec(ReadCodec):
-    """The decoder of Kimi Code's records. Each part of an answer has a record of its own; the records of one answer
-    share the id of a step.
-    """
+    """The decoder of Kimi Code's records, one for each part of an answer, with a common step id."""
 
     starting = ("Agent", "AgentSwarm")
     answers = JsonAnswers()
@@ -103,9 +101,7 @@ class KimiAdapter(ReadAdapter):
         return path.parents[2].name.removeprefix(_SESSION) if str(path).endswith(_LOG) else path.stem
 
     def beside(self, path: Path) -> Header:
-        """Return the facts in ``state.json``. A title in it that no person chose is left out, because it only repeats
-        the first prompt.
-        """
+        """Return the facts in ``state.json``, without a title that only repeats the first prompt."""
         state = self.stated(path.parent.parent.parent / "state.json")
         named = state.get("isCustomTitle") is True
         cwd = state.get("workDir") or state.get("cwd")

@@ -43,9 +43,7 @@ class OwnLogs(AgentAdapter):
 
 
 class LogAdapter(OwnLogs):
-    """An adapter for logs with one record on each line. Modules needed only for reading are imported when a log is
-    read.
-    """
+    """An adapter for logs with one record on each line. It imports modules for reading when it reads a log."""
 
     #: The class that reads a log, as "module:name" below this package.
     fold: ClassVar[str]
@@ -57,16 +55,15 @@ class LogAdapter(OwnLogs):
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the file at `location` cannot be a log by its name. Older versions of smart-fork indexed such
-        files: conflict copies made by sync programs.
+        """Return True if the name of the file at `location` is no log's, such as that of a sync program's copy.
+
+        Older versions of smart-fork indexed such files.
         """
         name = location.rpartition("/")[2].removesuffix(".zst").rpartition(".")[0]
         return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
 
     def begun(self, path: Path) -> LineFold:
-        """Return a new fold (reader) for the log at `path`. It has read nothing; the caller feeds it the lines of the
-        log.
-        """
+        """Return a new fold (reader) for the log at `path`, to which the caller feeds the lines."""
         fold: LineFold = self.tree(path, None, keep_raw=False)
         fold.recorder.names_code = current_bound.get() is None
         return fold
@@ -97,14 +94,12 @@ class TreeAdapter(LogAdapter):
         return partial(super().tree, twins=self.twins)
 
     def slug(self, directory: str) -> str:
-        """Return the name of the project folder with the sessions of a working directory; empty if the agent does not
-        name its folders after directories.
-        """
+        """Return the name of the project folder for a working directory; empty if folders are named otherwise."""
         return ""
 
     @abstractmethod
     def is_session(self, location: str, projects: str) -> bool:
-        """Return True if the file at `location`, below the folder `projects`, is a session, not a sub-agent's log."""
+        """Return True if the file at `location`, below `projects`, is a session, not a sub-agent's log."""
 
     @property
     def projects(self) -> Path:
@@ -134,9 +129,7 @@ class TreeAdapter(LogAdapter):
         return tree.is_copy(self.tree, path)
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Return other logs of the session at `path`: files of the same name in other folders. Hard links do not
-        count.
-        """
+        """Return other logs of the session at `path`: files of its name in other folders, except hard links."""
         folders, own = [str(folder) for folder, _ in self.folders()], str(path)
         within = next((one for one in folders if own.startswith(f"{one}/")), "")
         project, _, rest = own.removeprefix(f"{within}/").partition("/")
@@ -149,9 +142,7 @@ class TreeAdapter(LogAdapter):
         return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the names of the project folders in `folder` that may have another log of a session in the project
-        `own`.
-        """
+        """Return the project folders in `folder` that may have another log of a session in the project `own`."""
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else ()  # noqa: PTH112, PTH208 - as text
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
@@ -284,10 +275,7 @@ class DatabaseAdapter(OwnLogs):
         return path.is_file()
 
     def _found(self, key: str, within: str = "") -> list[LogFile]:
-        """Return the sessions in all databases, or in the database `within`; with a `key`, only those with this id.
-
-        A database that cannot be read is skipped.
-        """
+        """Return the sessions with the id `key` (or all) in the database `within` (or all readable ones)."""
         found = list[LogFile]()
         for path in dict.fromkeys(self.databases()):
             with suppress(OSError):

@@ -15,9 +15,7 @@ OWN = Agents(*(agent.reader for agent in AGENTS))
 
 
 class Readers(Agents):
-    """The adapters of all agents. If sessions that repositories keep are listed on this machine, the adapters read
-    these sessions too.
-    """
+    """The adapters of all agents, also for sessions that repositories keep, if some are listed on this machine."""
 
     def __init__(self, *own: AgentAdapter) -> None:
         super().__init__(*own)
@@ -36,7 +34,7 @@ class Readers(Agents):
         return is_new
 
     def logs_of(self, agent: str, session_id: str) -> list[Path]:
-        """Return a session's logs in the order of `longest_first`; empty if there are none."""
+        """Return a session's logs, in the order of `longest_first`."""
         return self.longest_first(self[agent], session_id, self[agent].locate(session_id))
 
     def original_of(self, agent: str, session_id: str) -> Path | None:
@@ -44,8 +42,9 @@ class Readers(Agents):
         return next(iter(self.logs_of(agent, session_id)), None)
 
     def longest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-        """Return `paths`, a session's logs (newest first), sorted by the time of their last message, latest first. If
-        two logs have the same time, an original comes before a copy.
+        """Return a session's logs by the time of their last message, latest first.
+
+        `paths` has the newest files first. Of two logs with one time, an original comes before a copy.
         """
         if len(paths) < 2:
             return list(paths)
@@ -64,9 +63,7 @@ class Readers(Agents):
             return {str(path) for path, known in registry.staged_copies().items() if known == session_id}
 
     def unread(self, adapters: Iterable[AgentAdapter] | None = None) -> tuple[str, ...]:
-        """Return a sentence for each agent in `adapters` with sessions that cannot be read; without `adapters`, for
-        all agents.
-        """
+        """Return a sentence for each agent in `adapters`, by default all, with sessions that cannot be read."""
         return tuple(
             f"No session of {AGENTS.title_of(agent.name)} can be read: {why}"
             for agent in (self if adapters is None else adapters)

@@ -28,8 +28,8 @@ class Deletion(Value):
     """The logs that one agent deletes at its next start, after `days` without a new record.
 
     The agent has `logs` logs with `bytes` bytes. It deletes `due` logs at its next start, and `soon` more within a
-    week, the first of these on the date `next`. `kept` is True if smart-fork keeps copies of the logs; if not, copies
-    would take about `copy_bytes`.
+    week, the first of these on the date `next`. If smart-fork does not keep copies of the logs (`kept`), they would
+    take about `copy_bytes`.
     """
 
     agent: str
@@ -45,9 +45,7 @@ class Deletion(Value):
 
     @classmethod
     def expected(cls, now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-        """Return the coming deletions of logs by `agents`, or by all agents: one for each agent that has logs and
-        deletes old ones.
-        """
+        """Return the coming deletions of logs: one for each of `agents` that deletes old logs and has some."""
         readers = [reader for reader in OWN if agents is None or reader.name in agents]
         return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
 
@@ -92,9 +90,7 @@ def _date(moment: float) -> str | None:
 
 
 def _copies(files: Sequence[LogFile]) -> int:
-    """Estimate the bytes that copies of the logs `files` would take, by compressing the beginnings of the largest
-    logs.
-    """
+    """Estimate the bytes that copies of the logs would take, by compressing the beginnings of the largest."""
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:
@@ -107,11 +103,7 @@ def _copies(files: Sequence[LogFile]) -> int:
 
 
 def _sampled(source: Path) -> tuple[int, int]:
-    """Return the size of a log's beginning, and its size when compressed.
-
-    Raises:
-        OSError: the log cannot be read.
-    """
+    """Return the size of a log's beginning, and its size when compressed."""
     import zstandard  # few agents delete logs
 
     with open_regular(source) as file:

@@ -1,4 +1,4 @@
-"""The state of a worker, read from the records at the end of its log, for all agents."""
+"""The state of a session's agent (working or idle), read from the records at the end of its log."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _STATUS = re.compile(r"<status>(\w+)</status>")
 
 @value
 class TokenUse(Value):
-    """The tokens of one answer of the model. `input` are the sent tokens that were neither read from the prompt cache
-    nor written to it.
+    """The tokens of one answer of the model; `input` are those sent that were not in the prompt cache.
 
     The tokens read from the cache, or written to it, are `None` if the log does not tell them.
     """
@@ -59,9 +58,7 @@ class TokenUse(Value):
 
 @dataclass(frozen=True, slots=True)
 class RecordSign:
-    """The state of a worker (an agent that smart-fork started) that one record of its log shows. Most records show no
-    state: then all fields are empty.
-    """
+    """The state of a session's agent that one record of its log shows. Most records show none."""
 
     status: Status = ""
     tokens: int = 0
@@ -115,20 +112,12 @@ def answer_tokens(
 
 
 def records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a log with one record on each line.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
+    """Yield the records of a log with one record on each line."""
     return (line.record for line in LineReader(path))
 
 
 def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the records at the end of a log, last record first, without damaged ones.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
+    """Yield the records at the end of a log, last record first, without damaged ones."""
     for line in last_lines(path, TAIL_BYTES):
         for _, record in reversed(decode_line(line)[0]) if line else ():
             yield record
@@ -144,11 +133,10 @@ class BackgroundTask:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The state of a worker (an agent that smart-fork started): "working", "idle", or empty if the log does not tell
-    the state. `problem` is the reason why the agent stopped.
+    """The state of a session's agent: "working", "idle", or empty if the log does not tell.
 
-    With `settling` the worker is idle only if no record follows soon. `at` is the time of the last record, `tokens`
-    the size of the context at that time.
+    `problem` is the reason why the agent stopped. With `settling` it is idle only if no record follows soon. `at` is
+    the time of the last record, `tokens` the size of the context at that time.
     """
 
     status: Status = ""
@@ -160,11 +148,10 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The functions that read the state of a worker (an agent that smart-fork started) from one agent's logs. Each
-    record has its time as ``timestamp``.
+    """The functions that read the state of one agent's sessions from their logs.
 
     * `records` reads all records of a log, `backwards` the records at the log's end, last record first.
-    * `sign` returns the state of the worker that a record shows.
+    * `sign` returns the state that a record shows; its time is its ``timestamp``.
     * `steps` returns the background tasks that start or end with a record, given the calls without a result so far.
     * `answers` returns the token counts in records.
     * `is_prompt` returns True for a record with the system prompt, which forks then keep.
@@ -181,18 +168,14 @@ class Tail:
     window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
-        """Return the number of tokens that the model wrote in these records. If `log` names a session, records that
-        name another one do not count.
-        """
+        """Return the number of tokens that the model wrote in these records, without those that name another `log`."""
         written: dict[str, int] = {}
         for one in self.answers(records):
             written[one.key] = max(written.get(one.key, 0), one.use.output if one.of in (log or one.of) else 0)
         return sum(written.values())
 
     def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the records of a log since the time `since`. Records that a fork copied from its parent are mostly
-        older, and so left out.
-        """
+        """Yield the records of a log since a time. Records that a fork copied from its parent are mostly older."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
     def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:
@@ -217,31 +200,18 @@ class Tail:
             return False
 
     def output_tokens(self, log: Path, since: str) -> int:
-        """Return the tokens that the model wrote in all answers in `log` since the time `since`.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return the tokens that the model wrote in all answers in `log` since a time."""
         return self.written(self.since(log, since), log.stem)
 
     def first_answer(self, log: Path, since: str) -> TokenUse | None:
-        """Return the token use of the first answer since the time `since`; `None` if no answer follows, or the log has
-        no token counts.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return the token use of the first answer since a time; `None` if there is none, or no count."""
         answers = (one for one in self.answers(self.since(log, since)) if one.of in log.stem and one.use.loaded)
         first = next(answers, None)
         same = takewhile(lambda one: one.key == first.key, answers) if first else ()
         return max((first, *same), key=lambda one: one.use.output).use if first else None
 
     def activity(self, path: Path, since: str) -> Activity:
-        """Return the worker's state at the end of the log at `path`, from records since the time `since`.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
+        """Return the agent's state at the end of the log at `path`, from records since a time."""
         found, this_turn = Activity(), True
         for record in self.backwards(path):
             moment = utc(record.get("timestamp"))
@@ -268,8 +238,9 @@ def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
 
 
 def notified(text: str) -> Steps:
-    """Yield the end of each background task that a message, in tags, reports as ended. A monitor's report has no
-    status, so its task continues.
+    """Yield the end of each background task that a message, in tags, reports as ended.
+
+    A monitor's report has no status, so its task continues.
     """
     for told in _NOTIFICATION.finditer(text):
         task, status = _TASK.search(told[1]), _STATUS.search(told[1])

@@ -1,6 +1,6 @@
-"""The names of the login variables that a person's environment sets for each agent, never their values.
+"""The names of the login variables in a person's environment, never their values.
 
-The names are noted in a person's own environment, and used when a worker starts without these variables.
+They are noted there, and used when a worker (an agent) starts without these variables.
 """
 
 from __future__ import annotations
@@ -21,26 +21,20 @@ _MAX_NAMES = 100
 
 
 def noted_variables(agent: AgentName) -> tuple[str, ...]:
-    """Return the names of the agent's login variables that were set in a person's environment when it was last
-    noted.
-    """
+    """Return the names of the agent's login variables that a person's environment had when last noted."""
     return tuple(_noted().get(agent, ()))
 
 
 def note_variables_of_person(env: Mapping[str, str]) -> None:
-    """Note the names of login variables that `env` sets for each agent, if `env` is a person's own environment.
-
-    Do nothing if `env` is the environment of an agent or of a worker (an agent that smart-fork started).
-    """
+    """Note the names of login variables in `env`, unless it is the environment of an agent or a worker."""
     if not any(name in env for name in (*AGENTS.callers_own, DEPTH, WORKER_ID)):
         note_variables(env)
 
 
 def note_variables(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
-    """Note the names of login variables that `env` sets for `agents`, by default for all. With `also`, keep the names
-    noted before.
+    """Note the names of login variables that `env` sets for `agents`, by default all. Errors are ignored.
 
-    Errors are ignored, since no caller depends on the noted names.
+    With `also`, the names noted before stay.
     """
     before = _noted()
     wanted = None if agents is None else set(agents)

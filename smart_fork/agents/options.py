@@ -1,9 +1,7 @@
-"""The fields of requests, each described once for people and for models, and the options of a worker (an agent that
-smart-fork starts).
+"""The fields of requests, each described once for people and for models, and the options of a worker.
 
-A command or a tool that takes a request has an option or an argument for each of its fields; see `inputs`. A new
-option here is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents that
-know the option use it in their commands.
+A worker is an agent that smart-fork starts. Commands and tools that take a request have an option or an argument for
+each of its fields (see `inputs`). A new option here is available in all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class FieldInput:
 
     @classmethod
     def of(cls, one: Field[Any]) -> FieldInput | None:
-        """Return how a dataclass field is entered (see `FieldInput`); `None` if a request's caller cannot enter it."""
+        """Return how a dataclass field is entered; `None` if callers cannot enter it."""
         given: FieldInput | None = one.metadata.get("said")
         return given if given is None or given.key or not given.described else replace(given, key=one.name)
 
@@ -68,8 +66,7 @@ def said(*types: Any, default: Any = None, **how: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of any worker (an agent that smart-fork starts). `worktree` is a name or True; `None` means not
-    given.
+    """The options of any worker (an agent that smart-fork starts). `worktree` is a name or True; `None`: not given.
 
     With `with_changes`, the worker's worktree contains the directory's uncommitted changes. With `brief`, a summary of
     changes comes before a fork's prompt. With `unmasked`, secrets in a handed-over session are not masked.
@@ -138,10 +135,10 @@ _TAKES = "takes"
 def takes(
     *, without: Sequence[str] = (), only: Sequence[str] = (), order: str = "", **other: Any
 ) -> Callable[[_Handler], _Handler]:
-    """Return a decorator that says which fields of its requests a command or a tool shows, and in which `order`.
+    """Return a decorator that says which fields of its requests a command or tool shows, and in which `order`.
 
-    `without` names fields to leave out; `only` names the only fields to show. `other` has descriptions or annotations
-    of this command for some fields.
+    `without` names fields to leave out; `only` names the only fields to show. `other` describes fields for this
+    command.
     """
 
     def decorate(handler: _Handler) -> _Handler:
@@ -157,11 +154,10 @@ Made = Callable[[Field[Any], FieldInput, Mapping[str, Any]], Iterable[Parameter]
 
 
 def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
-    """Return two things: a handler's parameters, in which parameters for single fields replace each request; and the
-    replaced requests, by parameter name.
+    """Return a handler's parameters, with a request replaced by parameters for its fields; and the requests by name.
 
-    `made` makes the parameters of a field, from the field, its input, and the handler's own descriptions. If two
-    requests have the same field, the parameter fills the first request's field.
+    `made` makes a field's parameters, given the handler's own descriptions. If two requests have the same field, the
+    parameter fills the first request's field.
     """
     without, only, order, other = getattr(handler, _TAKES, ((), (), "", {}))
     shown: dict[str, Parameter] = {}
@@ -224,9 +220,7 @@ class Subject:
     )
 
     def as_json(self, options: Options) -> dict[str, Any]:
-        """Return this subject and `options` as one JSON object of a worker, with only the fields that differ from
-        their defaults.
-        """
+        """Return this subject and `options` as one JSON object, with only the fields that are not defaults."""
         given = (
             (FieldInput.of(one), getattr(of, one.name), one.default) for of in (self, options) for one in fields(of)
         )

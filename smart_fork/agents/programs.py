@@ -35,9 +35,7 @@ _KEPT, _MAX_KEPT = "programs", 100
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An agent's program: its path, and whether the program can fork sessions. If it can, `problem` and `hint` are
-    empty; else they say why not, and what to do.
-    """
+    """An agent's program: its path, and whether it can fork sessions. If not, `problem` and `hint` say why."""
 
     agent: AgentName
     path: str = ""
@@ -53,7 +51,7 @@ class Program:
     )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
-        """Return the version that a program prints; empty if the program is missing or prints no version."""
+        """Return the version that a program prints; empty if it is missing or prints none."""
         try:
             done = self.path and processes.run(
                 [self.path, "--version"], cwd=Path(os.sep), env=env, timeout=STATUS_SECONDS
@@ -65,8 +63,7 @@ class Program:
 
     @classmethod
     def find(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> str:
-        """Return the absolute path of an agent's program: from the environment variable that names it, else from PATH,
-        else from the usual folders.
+        """Return the absolute path of an agent's program: from its variable, else PATH, else the usual folders.
 
         Raises:
             ProgramMissing: The program was not found.
@@ -95,9 +92,7 @@ class Program:
 
     @staticmethod
     def path_for(program: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Return a PATH to add to `env` that has the program's folder: if the program is a script, its interpreter is
-        often there. Empty if the PATH in `env` has the folder.
-        """
+        """Return a PATH with the program's folder, where a script's interpreter often is; empty if `env` has it."""
         path, folder = env.get("PATH", os.defpath), os.path.dirname(program)  # noqa: PTH120 - a string
         if not folder or folder in path.split(os.pathsep):
             return {}
@@ -114,9 +109,7 @@ class Program:
 
     @classmethod
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-        """Return the facts about an agent's program. If the program is missing, the facts say so, and nothing is
-        raised. The program is run once for each of its versions.
-        """
+        """Return the facts about an agent's program, also if it is missing. It is run once for each of its versions."""
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
@@ -137,7 +130,7 @@ class Program:
     def problems_of(
         cls, agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
     ) -> dict[AgentName, str]:
-        """Return the reason why each agent's program cannot fork; an empty reason if it can."""
+        """Return for each agent why its program cannot fork; empty if it can."""
         before = len(_seen)
         found = [cls.of(agent, processes or Processes(), env) for agent in agents]
         if len(_seen) > before:
@@ -160,7 +153,7 @@ class Program:
 
     @staticmethod
     def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
-        """Return True if the help of the program at `path` (its output with `args`) matches the pattern `sign`.
+        """Return True if the program's output with `args` (its help) matches the pattern `sign`.
 
         The program is run once for each version; results are kept for later processes (see `Program.keep`).
 
@@ -182,7 +175,7 @@ class Program:
 
     @staticmethod
     def keep() -> None:
-        """Save the results of `lists` for later processes, since a program takes a second. Errors are ignored."""
+        """Save the results of `lists` for later processes, since running a program takes a second. Ignore errors."""
         found, kept = [key for key, listed in _seen.items() if listed], _kept()
         if new := [key for key in found if key not in kept]:
             with contextlib.suppress(OSError):
@@ -190,11 +183,10 @@ class Program:
 
     @staticmethod
     def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
-        """Return the login state that an agent would have with `env`. If the variables in `env` do not decide it, ask
-        the agent's `program`.
+        """Return the login state that an agent would have with `env`, if needed by asking its `program`.
 
-        If the program has no status command, the state is unknown: an agent may log in without variables. An old
-        program would take the status command for a prompt, so the program's help is checked first.
+        Without a status command the state is unknown. An old program would take the status command for a prompt, so the
+        program's help is checked first.
         """
         if login.is_plain(env):
             return LoginState(logged_in=True)
@@ -212,9 +204,7 @@ class Program:
 
 
 def _absolute(path: str) -> str:
-    """Return a PATH without relative entries. A relative entry would let the directory of the fork choose the
-    program.
-    """
+    """Return a PATH without relative entries, with which the directory of a fork would choose the program."""
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))  # noqa: PTH117 - a string
 
 

@@ -1,4 +1,4 @@
-"""The reader for agents that smart-fork only reads: it builds a session from the headers and items of their records."""
+"""The reader for agents that smart-fork only reads: it builds a session from headers and items of records."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _NUMBERED = "record-"
 
 
 class ReadTree(FolderlessTree):
-    """A fold (reader) that builds a session from records with headers (see `ReadCodec`). If a record names no parent,
-    the record before it is its parent.
+    """A fold (reader) that builds a session from records with headers (see `ReadCodec`).
+
+    If a record names no parent, the record before it is its parent.
     """
 
     codec: ReadCodec
@@ -36,9 +37,7 @@ class ReadTree(FolderlessTree):
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:
-        """Add the record on a line, converted to the form that `Tree` reads, with the ids of the record and its
-        parent. Unknown records are only counted.
-        """
+        """Add the record on a line in the form that `Tree` reads. Unknown records are only counted."""
         header, facts = self.codec.header(line.record), self.facts
         facts["records"] = number = facts.get("records", 0) + 1
         if header is None:
@@ -56,12 +55,10 @@ class ReadTree(FolderlessTree):
         super().feed(line._replace(record=said))
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
-        """Return a record's time, and True if it is a message. A record that only states facts is no activity."""
         header = record.get(_HEADER) or self.codec.header(record)
         return (utc(header.moment), bool(header.role)) if header else ("", False)
 
     def note_title(self, record: Record) -> None:
-        """Note the title in a record, and the other facts that are stated only once."""
         self._note(_header(record))
 
     def _note(self, header: Header) -> None:
@@ -98,9 +95,7 @@ class ReadTree(FolderlessTree):
         )  # fmt: skip
 
     def session(self) -> tuple[Session | None, str]:
-        """Return (session, ""), or (`None`, reason) if the log is no session. Facts in files beside the log are read
-        each time.
-        """
+        """Return (session, ""), or (`None`, reason). Facts in files beside the log are read each time."""
         beside = self.adapter.beside(self.path)
         self._note(beside)
         if is_path(beside.cwd):
@@ -110,9 +105,7 @@ class ReadTree(FolderlessTree):
         return super().session()
 
     def twins(self) -> Iterable[Path]:
-        """Return other logs of the session. Return none if the records have no ids, since records of two logs cannot
-        be compared then.
-        """
+        """Return other logs of the session; none if records lack ids, by which two logs are compared."""
         numbered = any(turn.id.startswith(_NUMBERED) for turn in self.chain.turns)
         return () if numbered else self.adapter.twins(self.path)
 
@@ -146,9 +139,7 @@ class ReadTree(FolderlessTree):
 def read_records(
     adapter: ReadSource, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
-    """Read a session from `records` that are not lines of a file. `after` is the checkpoint (the position after
-    reading) to put into the result.
-    """
+    """Read a session from `records` that are not lines of a file. `after` is the checkpoint for the result."""
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     for number, record in enumerate(records, 1):
         if isinstance(record, dict):

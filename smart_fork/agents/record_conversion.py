@@ -45,18 +45,14 @@ class HomePlace(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The data with which `Forms.incoming` restores a shared record on this machine: the project's root and home, and
-    the removed fields with their values.
-    """
+    """The data with which a shared record is restored on this machine: root, home, and the removed fields."""
 
     place: HomePlace
     fields: Mapping[str, Any]
 
 
 class TargetSession(NamedTuple):
-    """The session into which converted records are written. `forked_from` is the id of the session that the records
-    come from, if they become a fork.
-    """
+    """The session into which converted records are written. `forked_from` is their session, if it becomes a fork."""
 
     session_id: str
     place: HomePlace
@@ -72,7 +68,7 @@ class Utterance(NamedTuple):
 
 
 class Image(NamedTuple):
-    """An image, or another document that is no text: its kind, its size in bytes, and a function `instead`.
+    """An image or other document in a record: its kind, its size in bytes, and a function `instead`.
 
     `instead` takes the text of a note, and returns the note in the form that can replace the image in a record.
     """
@@ -83,7 +79,7 @@ class Image(NamedTuple):
 
 
 class Forms(Codec):
-    """The facet that converts one agent's records for sharing, and writes sessions handed over to the agent."""
+    """The facet that converts one agent's records for sharing, and writes sessions of other agents in its format."""
 
     #: The fields of a record that identify its session and place.
     taken: ClassVar[frozenset[str]]
@@ -94,10 +90,9 @@ class Forms(Codec):
 
     @abstractmethod
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the records of the conversation up to turn `end`, unchanged.
+        """Yield the unchanged records of the conversation up to turn `end`.
 
-        Left out are sub-agents' records, turns that a rewind (return to an earlier prompt) removed, and records about
-        the session itself.
+        Left out are sub-agents' records, turns that a rewind removed, and records about the session itself.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
@@ -105,16 +100,15 @@ class Forms(Codec):
         """
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log says that it continues another log. Such a log is refused, because its reader
-        would open that other log on this machine.
-        """
+        """Return True if a received log says that it continues another log, which its reader would open here."""
         return False
 
     def in_line(
         self, records: Iterable[Record], becomes: TargetSession, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
-        """Yield the records as one chain: each record names the one before it as its parent, in ``parentUuid``. If
-        `is_root` returns True for a record, it has no parent, and names the record before it in ``logicalParentUuid``.
+        """Yield the records as one chain: each names the one before it in ``parentUuid``.
+
+        A record for which `is_root` returns True names it in ``logicalParentUuid`` instead.
         """
         parent: str | None = None
         for record in records:
@@ -136,14 +130,15 @@ class Forms(Codec):
         """Yield the log of a new session with these messages, without any tool calls."""
 
     def ids(self, record: Record) -> Iterator[str]:
-        """Yield the ids in a record; none if the record has no id, so that only its position identifies it."""
+        """Yield the ids in a record; none if only its position identifies the record."""
         if isinstance(identity := record.get(self.identity), str):
             yield identity
 
     @abstractmethod
     def sent(self, record: Record) -> Record | None:
-        """Return a record with only the fields that may be shared; `None` if no field may be. Called with its own
-        result, return the same.
+        """Return a record with only the fields that may be shared; `None` if no field may be.
+
+        Called with its own result, it returns the same.
         """
 
     @abstractmethod
@@ -152,13 +147,10 @@ class Forms(Codec):
 
     @abstractmethod
     def image(self, value: Record) -> Image | None:
-        """Return the image that an object in a record holds; `None` if it holds none."""
+        """Return the image in an object of a record; `None` if it has none."""
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each part of a record.
-
-        Return the record itself if nothing changed, and `None` if no part is left.
-        """
+        """Return a record with `change` applied to each part: itself if nothing changed, `None` without parts."""
         return record
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
@@ -166,16 +158,13 @@ class Forms(Codec):
         return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without data bound to an account; `None` if nothing is left. Thoughts stay;
-        `without_thoughts` removes them.
-        """
+        """Return the record without data bound to an account, except thoughts; `None` if nothing is left."""
         return record
 
     def arrived(self, record: Record, *, others: bool) -> Record | None:
         """Return a received record with only the fields that may be shared; `None` if nothing is left.
 
-        If another person wrote the record (`others`), signed or encrypted data is left out, since it is bound to that
-        person's account.
+        If another person wrote it (`others`), data bound to that person's account is left out: signed or encrypted.
         """
         kept = self.sent(record)
         if kept is None or not others:
@@ -184,27 +173,19 @@ class Forms(Codec):
         return None if kept is None else self.untied(kept)
 
     def identity_of(self, record: Record, place: HomePlace) -> Identity:
-        """Return the fields and paths that `outgoing` removes from this record, so that `incoming` can restore the
-        record.
-        """
+        """Return the fields and paths that `outgoing` removes from this record, for `incoming`."""
         return Identity(place, {name: record[name] for name in self.taken if name in record})
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
-        """Return a record of this machine in the form for sharing: without its session's id and its place in the log,
-        and with marks instead of the project's root and the home.
-        """
+        """Return a record for sharing: without its session's id and place, with marks for paths of root and home."""
         return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, identity: Identity) -> Record:
-        """Return a shared record in the form of this machine: with the fields in `identity`, and with this machine's
-        paths instead of marks.
-        """
+        """Return a shared record in the form of this machine: with the fields in `identity`, and paths for marks."""
         return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without the fields that `taken` names, and with `change` applied to its paths. Most records
-        only have a path in ``cwd``.
-        """
+        """Return a record without its `taken` fields, with `change` applied to its paths. Most only have ``cwd``."""
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
         if _names(kept | dict.fromkeys(where, ""), signs):
@@ -212,7 +193,7 @@ class Forms(Codec):
         return kept | where
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return the value of the field `name` with `change` applied to its texts, also to names of inner fields."""
+        """Return the value of the field `name` with `change` applied to its texts and the names of inner fields."""
         if name in PATH_FIELDS and isinstance(value, str):
             return change(value)
         if is_fixed_field(name, value) or depth >= _DEPTH:
@@ -228,11 +209,7 @@ class Forms(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return byte strings that show which records need changes: a record in JSON without any of them has no path to
-    change. `None` if a path in `place` cannot be encoded.
-
-    The byte strings are the paths of `place`, and the characters that replace paths.
-    """
+    """Return the paths and marks without which a JSON record needs no change; `None` if they cannot be encoded."""
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
     except orjson.JSONEncodeError:

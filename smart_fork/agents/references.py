@@ -17,7 +17,7 @@ _RANK, _SHORT_ID = re.compile(r"[1-9]\d?", re.ASCII), re.compile(r"(?=.*\d)[0-9a
 class Resolved(NamedTuple):
     """The result of looking up a reference: the session's id on this machine, and the kind of the reference.
 
-    `warnings` say which parts are missing in a copy of a session that a team shares.
+    `warnings` say which parts are missing in a copy of a teammate's session.
     """
 
     session_id: str
@@ -26,17 +26,13 @@ class Resolved(NamedTuple):
 
     @classmethod
     def here(cls, reference: str) -> Resolved:
-        """Return the reference as the id of a worker (an agent that smart-fork started) if it looks like one, else as
-        the id of a session. Nothing is looked up.
-        """
+        """Return the reference, without a look-up, as a worker's id if it looks like one, else as a session's id."""
         one = Reference.parsed(reference)
         return cls(reference, "worker" if one._replace(name=one.name.lower()).names_worker else "session")
 
 
 class Reference(NamedTuple):
-    """A reference to a session: its name, and its agent if the reference names one. Two agents can have sessions of
-    the same name; the agent tells them apart.
-    """
+    """A reference to a session: its name, and its agent if given, since two agents can have sessions of one name."""
 
     agent: AgentName | None
     name: str
@@ -55,9 +51,7 @@ class Reference(NamedTuple):
 
     @property
     def names_worker(self) -> bool:
-        """True if the name can be the id of a worker (an agent that smart-fork started): an agent's name and a
-        number.
-        """
+        """True if the name can be the id of a worker (an agent that smart-fork started), such as "codex-3"."""
         return any(self.name.startswith(one.name) and _NUMBER.fullmatch(self.name, len(one.name)) for one in AGENTS)
 
     @property
@@ -67,9 +61,7 @@ class Reference(NamedTuple):
 
     @property
     def looks_like_one(self) -> bool:
-        """True if the text has the form of a reference: a number, an id, or part of an id. The session need not
-        exist.
-        """
+        """True if the text has the form of a reference: a number, an id, or part of an id."""
         return self.is_number or self.names_session or _SHORT_ID.fullmatch(self.name) is not None
 
     @property

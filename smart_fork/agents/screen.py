@@ -1,9 +1,8 @@
-"""Questions that an agent shows on its terminal screen, with their options. The screen is given as text; nothing is
-read from a terminal here.
+"""Questions that an agent shows on its terminal screen, with their options. The screen is given as text.
 
-The real programs (Claude Code 2.1, Codex 0.169) show numbered options with one of them marked, a line about keys
-below, and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks
-with options without numbers, where digits do nothing; such options get numbers here.
+The real programs (Claude Code 2.1, Codex 0.169) show numbered options with one of them marked, a line about keys below,
+and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks with
+options without numbers, where digits do nothing; such options get numbers here.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that an agent asks on its screen, with the numbers of its options.
+    """A question on an agent's screen, with the numbers of its options. Enter chooses the one in `marked`.
 
-    Enter chooses the option with the number `marked`. With `by_arrows`, only arrow keys mark another option.
+    With `by_arrows`, only arrow keys mark another option.
     """
 
     text: Masked
@@ -58,9 +57,7 @@ class Question:
 
 
 class Screen:
-    """The facet that reads an agent's screen. There the character `_MARK` is before the selected option, and before
-    the input line.
-    """
+    """The facet that reads an agent's screen, where a mark is before the selected option and the input line."""
 
     #: The input line, and earlier prompts that look the same.
     typed = _TYPED
@@ -92,9 +89,7 @@ class Screen:
         return Question(beginning(mask(text), Question.MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
     def works(self, screen: str) -> bool:
-        """Return True if the screen shows that the agent works. While an agent asks a question, its screen does not
-        show this.
-        """
+        """Return True if the screen shows that the agent works, which it does not while a question is open."""
         return any(map(self.busy.search, screen.rstrip().splitlines()[-_MAX_LINES_ABOVE:]))
 
     def hears(self, screen: str) -> bool:
@@ -106,9 +101,7 @@ class Screen:
         return self.shows_rest and self.hears(screen) and not self.works(screen)
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return True if the input line has `text`, ready for Enter. The agent may show a long text as a note such as
-        "[Pasted text]".
-        """
+        """Return True if the input line has `text`, ready for Enter, or a note such as "[Pasted text]" instead."""
         asked = self.question(mask_screen(screen))
         if asked and asked.options:
             return False
@@ -132,9 +125,7 @@ class Screen:
         return max(0, first - _MAX_LINES_ABOVE)
 
     def _unnumbered(self, lines: list[str]) -> Question | None:
-        """Return a question that has options without numbers; `None` unless the last line is about Enter and Esc. The
-        returned options get numbers.
-        """
+        """Return a question whose options lack numbers, numbered; `None` unless the last line names Enter and Esc."""
         end = len(lines) - 1
         if end < 0 or not _CONFIRM.match(lines[end]):
             return None
@@ -159,9 +150,7 @@ class Screen:
 
 
 def words(text: str) -> str:
-    """Return a text without whitespace and punctuation. So a text can be found on a screen, where an agent may break
-    its lines or frame it.
-    """
+    """Return a text without whitespace and punctuation, to find it on a screen, where it may be broken or framed."""
     return re.sub(r"\W+", "", text)
 
 

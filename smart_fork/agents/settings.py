@@ -1,7 +1,7 @@
 """smart-fork in an agent's settings: the entry of its MCP server, its hooks, and the agent's login.
 
-For hooks, smart-fork writes either a handler for each event into a JSON settings file, beside other handlers, or a
-hook file of its own. Only names of login variables are stored and shown, never their values.
+For hooks, smart-fork writes either a handler for each event into a JSON settings file, beside other handlers, or a hook
+file of its own. Only names of login variables are stored and shown, never their values.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class PermissionRules(NamedTuple):
 
 
 class Registration(AgentFacet, ABC):
-    """The entry of smart-fork's MCP server in one agent's settings. The methods take and return the settings as text;
-    none writes a file.
-    """
+    """The entry of smart-fork's MCP server in one agent's settings, read and changed as text. None writes a file."""
 
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
@@ -85,15 +83,11 @@ class Registration(AgentFacet, ABC):
         return self.home() / "skills"
 
     def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        """Return the rules with which the agent does not ask before it calls `tools`, which only read; `None` if it
-        needs no rules.
-        """
+        """Return the rules with which the agent calls `tools`, which only read, without asking; `None`: none needed."""
         return None
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the command words of a server's entry; empty if the entry has no command, such as one with an
-        address.
-        """
+        """Return the command words of a server's entry; empty if it has none, such as one with an address."""
         command, arguments = entry.get("command"), entry.get("args", [])
         if not isinstance(command, str) or not isinstance(arguments, list):
             return ()
@@ -101,8 +95,7 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """Return the entry named smart-fork in the settings `text`, even if a person made it; `None` if `text` has no
-        such entry.
+        """Return smart-fork's entry in the settings `text`, even if a person made it; `None` if there is none.
 
         Raises:
             UnsuitableError: The settings are not understood.
@@ -119,14 +112,11 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def raw(self, text: str | None) -> str | None:
-        """Return the text of smart-fork's entry in the settings `text`, to restore it later; `None` if `text` has no
-        entry.
-        """
+        """Return the text of smart-fork's entry in the settings, to restore it later; `None` if there is none."""
 
     @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """Return the settings `text` with smart-fork's `entry`. No other byte changes, except that a line end may be
-        added before the entry.
+        """Return the settings `text` with smart-fork's `entry`. No other byte changes, except one line end.
 
         Raises:
             UnsuitableError: The entry cannot be put there safely.
@@ -138,19 +128,16 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """Return the settings `text` with `raw` (an earlier entry) instead of smart-fork's entry. If `raw` is `None`,
-        only remove smart-fork's entry.
+        """Return the settings with `raw` (an earlier entry) instead of smart-fork's entry, or with neither.
 
-        If `had_servers` is False, also remove the part that lists MCP servers, if it is empty then.
+        Unless `had_servers`, an empty part that lists MCP servers is removed too.
 
         Raises:
             UnsuitableError: The entry cannot be removed safely.
         """
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry that starts the command `words`. Fields that a person added to the earlier entry `before`
-        stay.
-        """
+        """Return the entry that starts the command `words`, with the fields that a person added to `before`."""
         ours = {"command": words[0], "args": list(words[1:])}
         return {**ours, **(before or {}), **ours}
 
@@ -165,30 +152,26 @@ class Registration(AgentFacet, ABC):
         return self.passed_on(env) | more
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the paths of the files in which smart-fork's entry can be. The entry can have the address and the
-        token of smart-fork's HTTP service. The files need not exist.
-        """
+        """Return the files, which need not exist, that can have the address and token of smart-fork's service."""
         return (self.path(),)
 
     def over_http(self, url: str, token: str) -> str:
-        """Return a shell command that registers smart-fork's HTTP service at `url` with the agent. The command reads
-        the token from the file `token`. Empty if the agent has no such command.
+        """Return a shell command that registers smart-fork's HTTP service at `url`; empty if the agent has none.
+
+        The command reads the token from the file `token`.
         """
         return ""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return a context that holds the agent's own lock of the settings file. For most agents, which have no lock,
-        it does nothing.
-        """
+        """Return a context that holds the agent's own lock of the settings file; most agents have none."""
         return nullcontext()
 
 
 def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, Any] | None:
-    """Return the entry with smart-fork's name in the field `servers` of the settings; `None` if the field has no such
-    entry.
+    """Return smart-fork's entry in the field `servers` of the settings; `None` if there is none.
 
     Raises:
-        UnsuitableError: The field, or the entry, has another type. `kind` names the expected type in the error.
+        UnsuitableError: The field, or the entry, has another type than `kind` says.
     """
     listed = settings.get(servers, {})
     found = listed.get(NAME) if isinstance(listed, dict) else None
@@ -199,9 +182,7 @@ def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, 
 
 
 class JsonRegistration(Registration):
-    """The registration of smart-fork's server in settings that are plain JSON. Each agent's subclass names the file,
-    and changes what differs for that agent.
-    """
+    """The registration of smart-fork's server in settings that are plain JSON. Subclasses name the file."""
 
     file = "settings.json"
     #: The key of the servers in the settings.
@@ -253,9 +234,7 @@ TIMEOUT = 3
 
 
 class Hooks(AgentFacet):
-    """The facet that knows one agent's hooks: commands that the agent runs at events. The defaults are for agents
-    without hooks.
-    """
+    """The facet that knows an agent's hooks: commands that it runs at events. The defaults are for agents without."""
 
     #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
@@ -278,18 +257,17 @@ class Hooks(AgentFacet):
         return self.of.home.folder() / self.file
 
     def content(self, command: Sequence[str]) -> str | None:
-        """Return the text of a hook file of smart-fork's own, which passes each event on stdin to `command`.
+        """Return the text of smart-fork's own hook file, which passes each event on stdin to `command`.
 
-        `None` if the agent has hooks in its settings instead of files. If `command` no longer exists, the hook file
-        does nothing. Its first line, by which smart-fork recognizes the file, never changes.
+        `None` if the agent has hooks in its settings instead. If `command` no longer exists, the hook file does
+        nothing. Its first line, by which smart-fork recognizes the file, never changes.
         """
         return None
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the file in which the agent notes the hooks that a person trusts, the file's text, and the text
-        without smart-fork's hooks. `None` if the agent has noted none of smart-fork's hooks.
+        """Return the file in which the agent notes trusted hooks, its text, and its text without smart-fork's.
 
-        `left` is the text of the hooks file without smart-fork's hooks.
+        `None` if it has none of smart-fork's hooks. `left` is the text of the hooks file without smart-fork's hooks.
 
         Raises:
             OSError, ValueError: The settings cannot be read or are not understood.
@@ -301,26 +279,19 @@ class Hooks(AgentFacet):
         return {"type": "command", "command": command, "timeout": TIMEOUT}
 
     def notes(self, text: str) -> Iterator[str]:
-        """Yield the reasons why the agent does not run hooks with the settings in `text`. smart-fork does not change
-        such settings.
-
-        The default reads settings in Claude Code's format, which most agents use.
-        """
+        """Yield the reasons why the agent does not run hooks with the settings in `text`, in Claude Code's format."""
         if self.events and json.loads(text).get("disableAllHooks") is True:
             yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the event that the agent passed to a hook, with its names and values changed to those that Claude
-        Code uses.
-        """
+        """Return the event that the agent passed to a hook, with Claude Code's names and values."""
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """Return True if a process with the command line `runner` runs the hooks of several terminals. If the command
-        line is unknown, `runner` is `None`.
+        """Return True if the process `runner` (a command line, `None` if unknown) runs hooks of several terminals.
 
-        The environment of such a process does not tell the session. An agent with such a process has a module
-        `daemon`; `smart_fork.hooks` looks for the module's file without importing anything.
+        Its environment does not tell the session. An agent with such a process has a module `daemon`;
+        `smart_fork.hooks` looks for the module's file without importing anything.
         """
         return False
 
@@ -330,9 +301,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """The login state of an agent: logged in or not (`None` if unknown), and the required variables that are not
-    set.
-    """
+    """The login state of an agent (`None` if unknown), and the required variables that are not set."""
 
     logged_in: bool | None
     lacks: tuple[str, ...] = ()
@@ -355,9 +324,7 @@ class Login(AgentFacet):
 
     @property
     def folder(self) -> str:
-        """The name of the environment variable that names the agent's own folder. For a worker (an agent that
-        smart-fork starts), it always names the folder that has the worker's session.
-        """
+        """The variable that names the agent's own folder; for a started agent, the folder with its session."""
         return self.of.home.variable
 
     def has_stored(self, name: str) -> bool:
@@ -369,39 +336,27 @@ class Login(AgentFacet):
         return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
     def auth(self) -> dict[str, Any]:
-        """Return the part of the settings that selects the login method. Only Gemini CLI, and Qwen Code, which is
-        based on it, have this part.
-        """
+        """Return the part of the settings that selects the login method, in Gemini CLI and Qwen Code."""
         return table(table(self.settings(), "security"), "auth")
 
     def variables(self) -> tuple[str, ...]:
-        """Return the variables that decide how the agent logs in and which server it uses, without the folder's
-        variable.
-        """
+        """Return the variables that decide how the agent logs in and to which server, without the folder's."""
         return (*self.keys, *self.beside)
 
     def settled(self) -> frozenset[str]:
-        """Return the login variables that the agent's own settings set. Their values in the environment do not
-        matter.
-        """
+        """Return the login variables that the agent's own settings set, whatever the environment has."""
         return frozenset()
 
     def required(self) -> tuple[str, ...]:
-        """Return the login variables that the agent's own settings require; empty if they require none, or if one of
-        several variables is enough.
-        """
+        """Return the login variables that the agent's settings all require; empty if one of several is enough."""
         return ()
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Return True if `env`, or a file of the agent, shows that the agent is logged in. Then the agent need not be
-        run to find out.
-        """
+        """Return True if `env` or a file shows that the agent is logged in, so that it need not be run."""
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def answered(self, said: Completed) -> bool | None:
-        """Return True if the output `said` of the agent's status command says that the agent is logged in, False if it
-        says the opposite, and `None` if it says neither.
-        """
+        """Return what the output of the agent's status command says: logged in, or not; `None` if neither."""
         return None
 
 
@@ -411,5 +366,5 @@ def is_variable(value: object) -> bool:
 
 
 def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in the field `name` of settings; empty if the field is missing or has no object."""
+    """Return the object in the field `name` of settings; empty if there is none."""
     return dict_in(settings.get(name))

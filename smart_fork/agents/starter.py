@@ -1,6 +1,4 @@
-"""The request to start a worker (an agent that smart-fork starts), and the command with which its agent starts it.
-Nothing is run here.
-"""
+"""The request to start a worker (an agent), and the command that starts it. Nothing is run here."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ LaunchKind = Literal["fork", "new", "resume"]
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """The request for a worker (an agent that smart-fork starts): which session it forks or resumes, in which
-    directory and with which prompt.
+    """The request for a worker (an agent that smart-fork starts).
 
     * `session_id`: the session to fork or resume; empty for a new session.
     * `source_agent`: the agent of that session; `None` if the session was not read, and the id is passed on unchanged.
@@ -78,11 +75,10 @@ def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
 
 
 class CommandLine(NamedTuple):
-    """The command of one worker (an agent that smart-fork starts). `argv` includes the prompt if the prompt is an
-    argument.
+    """The command of one worker (an agent that smart-fork starts), with the prompt if that is an argument.
 
-    `session_id` is the worker's session; `None` if it is found later (see `Births`). With `writes`, the agent writes
-    the session's log before the first prompt. `env` has variables that apply only if they are not set otherwise.
+    `session_id` is `None` if the session is found later (see `Births`). With `writes`, the agent writes the session's
+    log before the first prompt. `env` has variables that apply only if they are not set otherwise.
     """
 
     argv: tuple[str, ...]
@@ -124,9 +120,7 @@ class Starter(ABC):
 
 
 class OptionStarter(Starter):
-    """The start commands of agents that take ids and prompts as options. Their forks are resumed copies, which
-    smart-fork makes.
-    """
+    """The start commands of agents with options for ids and prompts. They fork by resuming smart-fork's copy."""
 
     #: The options with which it never asks, and the one with the prompt of a worker with a screen.
     asking: tuple[str, ...] = ("--approval-mode", "default")
@@ -161,11 +155,9 @@ _BEGUN = late(r"(?m)^backgrounded · (\w+)")
 
 
 class BackgroundSession(NamedTuple):
-    """A background session as its agent lists it. `runs` is True if the session has a process; when a session begins,
-    it has no process yet.
+    """A background session as its agent lists it. A beginning one has no process yet (`runs`).
 
-    `over` is True if the session has ended. `asks` says which answer the session waits for; empty if it waits for
-    none.
+    `over` is True if it has ended; `asks` says which answer it waits for.
     """
 
     session_id: str
@@ -175,8 +167,7 @@ class BackgroundSession(NamedTuple):
 
 
 class Background(AgentFacet):
-    """The commands for background sessions that an agent keeps itself. Claude Code shows these sessions in its list
-    and app.
+    """The commands for background sessions that an agent keeps itself. Claude Code shows them in its list and app.
 
     Seen with 2.1.332:
 
@@ -197,14 +188,12 @@ class Background(AgentFacet):
     listing = ("agents", "--json", "--all")
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the command that starts `argv` as a background session. The session's hooks and servers get the
-        variables in `env`.
-        """
+        """Return the command that starts `argv` as a background session, with `env` for its hooks and servers."""
         settings = ("--settings", orjson.dumps({"env": dict(env)}).decode()) if env else ()
         return (argv[0], "--bg", *settings, *argv[1:])
 
     def begun(self, said: str) -> str:
-        """Return the id of the background session in `said`, the output of a start command; empty if none began."""
+        """Return the id of the background session in the output of a start command; empty if none began."""
         found = _BEGUN.search(said)
         return found[1] if found else ""
 
@@ -219,5 +208,5 @@ class Background(AgentFacet):
         }  # fmt: skip
 
     def last_words(self, one: str) -> str:
-        """Return the reason why the background session with the id `one` ended; empty if it is unknown."""
+        """Return the reason why the background session with this id ended; empty if it is unknown."""
         return text_in(dict_in(json_at(self.of.home.folder() / "jobs" / one / "state.json")).get("detail"))

@@ -24,12 +24,11 @@ CLOSE_SECONDS = 5
 
 
 class Chain:
-    """Records linked by parent ids, in file order. A `Turn` is part of the conversation; a link only connects two
-    records.
+    """Records linked by parent ids, in file order. A `Turn` is part of the conversation; a link only connects two.
 
-    Of several records with one id, the first counts. A prompt may follow its answer in the file. If a parent is
-    missing and `bridged` is True, the chain continues with the record before the gap; some agents do not load the
-    records there.
+    Of several records with one id, the first counts. A prompt may follow its answer in the file. If a parent is missing
+    and `bridged` is True, the chain continues with the record before the gap; some agents do not load the records
+    there.
     """
 
     def __init__(
@@ -63,9 +62,7 @@ class Chain:
         return ends
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
-        """Add a link: a record that is no turn but connects two turns. Several links in a row all name the record
-        before the row.
-        """
+        """Add a link: a record that is no turn but connects two. Links in a row all name the record before the row."""
         self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
         if self._links.setdefault(identity, end) and end not in self._turns:
@@ -77,9 +74,7 @@ class Chain:
         self._turns.setdefault(turn.id, turn)
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns that lead from the first to the last one, without abandoned ones: in file order, none
-        before its parent.
-        """
+        """Return the turns from first to last, without abandoned ones: in file order, none before its parent."""
         if not self._turns:
             return ()
         self._mend()
@@ -101,7 +96,7 @@ class Chain:
             yield from reversed(waiting.values())
 
     def beginning(self) -> Turn | None:
-        """Return the first turn; `None` if its parent was not added, or without turns."""
+        """Return the first turn; `None` without turns, or if its parent was not added."""
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
@@ -128,16 +123,15 @@ class Chain:
             done.update(way)
 
     def _parent(self, turn: Turn) -> str | None:
-        """Return the id of the record before `turn`; if that record is a link, the id of the record to which it
-        leads.
-        """
+        """Return the id of the record before `turn`, past links."""
         if turn.id in self._mended:
             return self._mended[turn.id]
         return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
 
     def _leaf(self) -> str:
-        """Return the id of the conversation's last turn: the one to which a person went back, else the last one in the
-        file. If that turn's answer comes before it in the file, return the answer's id.
+        """Return the id of the conversation's last turn: the one to which a person went back, else the file's last.
+
+        If that turn's answer comes before it in the file, return the answer's id.
         """
         if (back := self._links.get(self.leaf, self.leaf)) in self._turns:
             return str(back)
@@ -150,8 +144,9 @@ class Chain:
         return leaf
 
     def _walk(self) -> set[str]:
-        """Return the ids of the records from the last turn back to the first. Stop at a circle of parents. If a parent
-        is missing, the turn before the gap in the file may come next (see `bridged`).
+        """Return the ids of the records from the last turn back to the first, or to a circle of parents.
+
+        If a parent is missing, the turn before the gap in the file may come next (see `bridged`).
         """
         names = list(self._turns)
         order = {identity: position for position, identity in enumerate(names)}
@@ -180,9 +175,7 @@ class Chain:
         return alive
 
     def _is_close(self, before: str, current: str) -> bool:
-        """Return True if the records `before` and `current` are at most seconds apart. Then an agent continues with
-        `before`, although the parent of `current` is missing.
-        """
+        """Return True if two records are seconds apart: then an agent bridges the missing parent of `current`."""
         moment = self._turns[current].timestamp if current in self._turns else self.moments.get(current, "")
         then, now = seconds_in(self._turns[before].timestamp), seconds_in(moment)
         return then is not None and now is not None and 0 <= now - then <= CLOSE_SECONDS
@@ -198,9 +191,7 @@ class Chain:
         return False
 
     def _add_parallel(self, alive: set[str]) -> None:
-        """Add to `alive` the ids of turns of parallel calls, which branch the tree: other blocks of the same answer,
-        and results of its calls.
-        """
+        """Add to `alive` the turns of parallel calls, which branch the tree: blocks of one answer, and results."""
         groups = {turn.group for identity, turn in self._turns.items() if identity in alive and turn.group}
         calls: set[str] = set()
         for identity, turn in self._turns.items():
@@ -223,16 +214,12 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """Return `record`, the first of a copy, with a further field: `root`, the id of the first record in its family
-    (original and forks). If `record` itself has this id, return it unchanged.
-    """
+    """Return a copy's first record with its family's first id in a further field, unless that is its own id."""
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
 class Tree(LineFold):
-    """A fold (reader) of a log that is a tree of records. It holds the session's facts after the records read so
-    far.
-    """
+    """A fold (reader) of a log in which records name the record before, with the facts of the records read so far."""
 
     #: True if the agent continues with the records before a missing parent.
     bridged: ClassVar[bool] = True
@@ -290,11 +277,11 @@ class Tree(LineFold):
         return next(there, next(later, len(turns)))
 
     def guessed(self) -> str:
-        """Return the directory that the project folder is named after, for a log that states none; empty if unknown."""
+        """Return the directory that the project folder is named after, for a log that states none; else empty."""
         return ""
 
     def twins(self) -> Iterable[Path]:
-        """Return other logs of the session. They exist if it was moved or copied, and it may have continued in them."""
+        """Return other logs of the session, in which it may have continued after it was moved or copied."""
         return self._twins(self.path)
 
     def of_twin(self, path: Path) -> Tree:
@@ -302,7 +289,7 @@ class Tree(LineFold):
         return type(self)(path, None, keep_raw=self.keep_raw)
 
     def finish(self, *, turns: bool) -> bool:
-        """Add the turns of other logs of the session if `turns` is True: a copied session may continue in each log."""
+        """Add the turns of the session's other logs if `turns` is True: a copied session may continue in each."""
         for path in self.twins() if turns and not self._of_subagent else ():
             other = self.of_twin(path)
             other.masks, other.sizes, other.recorder.names_code = self.masks, self.sizes, self.recorder.names_code
@@ -346,9 +333,7 @@ class Tree(LineFold):
             self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
-        """Note the id of the family's first record, if the first turn has it in a field (see `rooted`). Note also if
-        that turn is a note about dropped turns.
-        """
+        """Note the family's first id, if the first turn has it (see `rooted`), or if it is smart-fork's note."""
         if isinstance(root := record.get(ROOT), str) and root:
             self.facts["root"] = [turn.id, root]
         elif not turn.text and _ASIDE in line.source:
@@ -386,7 +371,6 @@ class Tree(LineFold):
         calls: Sequence[UsedTool] = (), results: Sequence[GivenBack] = (), prompt: bool = False, group: str = "",
         loaded: int = 0, cached_for: int = 0,
     ) -> Turn:  # fmt: skip
-        """Return a turn with this role, text, tool calls and results."""
         return turn_of(
             identity, parent_of(record), role, self._moment, text,
             tool_calls=self.recorder.calls(calls), tool_results=self.recorder.results(results), prompt=prompt,
@@ -401,9 +385,7 @@ class Tree(LineFold):
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns of the conversation. Turns that only other logs of the session have are put after the last
-        shared turn, before this log's own.
-        """
+        """Return the conversation's turns. Those of the session's other logs come after the last shared turn."""
         turns, self._own = [*self.chain.active()], 0
         known = {turn.id for turn in self.chain.turns} if self.elsewhere else set()
         for other in self.elsewhere:
@@ -419,18 +401,14 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which of `turns` the agent loads. It loads neither turns before a missing record, nor turns that only
-        other logs of the session have.
-        """
+        """Return which turns the agent loads: none before a missing record, and none that only other logs have."""
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
         found = Resumed(gap, "gap") if gap > compacted.start else compacted
         return Resumed(self._own, "elsewhere") if found.start < self._own else found
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name of the session's family (original and forks): the id of its first turn. A note about dropped
-        turns at the beginning does not count.
-        """
+        """Return the name of the session's family: the id of its first turn that is no note about dropped turns."""
         begun, root = self.facts.get("root") or ("", "")
         begins_aside = turns[0].id == self.facts.get("aside") and len(turns) > 1
         return root if turns[0].id == begun else turns[1 if begins_aside else 0].id
@@ -444,11 +422,10 @@ class Tree(LineFold):
         return any(turn.id == self.facts.get("interrupted") for turn in after)
 
     def is_copy(self) -> bool:
-        """Return True if the log's first directory belongs to another folder, or the session's id is not the file's
-        name.
+        """Return True if the log's first directory belongs to another folder, or its id is not the file's name.
 
-        Agents keep writing where a session began, even if its directory changes. Forks state their own directory in
-        all copied records.
+        Agents keep writing where a session began, even if its directory changes. Forks state their own directory in all
+        copied records.
         """
         first: str = next(iter(self.facts.get("cwds", ())), "")
         return self.own_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
@@ -458,7 +435,7 @@ class Tree(LineFold):
         return stem if len(stem) >= ID_CHARACTERS else str(self.facts.get("first_session_id", stem))
 
     def directory(self) -> tuple[str, Inferred]:
-        """Return the directory of the session, and the source that it was inferred from.
+        """Return the session's directory, and the source that it was inferred from.
 
         The ``cwd`` of records changes, and a fork's records begin with its parent's. The directory that the project
         folder is named after counts, else the first. A log that states no valid path belongs to no project.
@@ -470,9 +447,7 @@ class Tree(LineFold):
 
 
 class FolderlessTree(Tree):
-    """The fold of a log in a folder that does not tell the working directory. A log named after another session is a
-    copy.
-    """
+    """The fold of a log in a folder that does not tell the directory. Named after another session, it is a copy."""
 
     def folder(self) -> str:
         return ""
@@ -495,6 +470,6 @@ def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
 
 
 def parent_of(record: Record) -> str | None:
-    """Return the id of the record before `record`. After a compaction only the field ``logicalParentUuid`` has it."""
+    """Return the id of the record before; after a compaction only ``logicalParentUuid`` has it."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None

@@ -29,11 +29,11 @@ def records_in_order(
     beside: Beside | None = None,
     is_link: Callable[[Record], bool] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
-    """Yield the records with the ids in `order`, in this order, each with its id. Agents sometimes write a record
-    before its parent.
+    """Yield the records with the ids in `order`, in this order, each with its id.
 
-    `beside` converts records that have no place in `order`: these are yielded where they are in the log, with an empty
-    id. Links (see `is_link`) between a record and its parent are yielded before the record, with the record's id.
+    Agents sometimes write a record before its parent. `beside` converts records without a place in `order`: they are
+    yielded where they are in the log, with an empty id. Links (see `is_link`) between a record and its parent are
+    yielded before the record, with its id.
 
     Raises:
         ForkRefused: A record is missing: the log was rewritten during reading.
@@ -61,9 +61,7 @@ def records_in_order(
 
 
 def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> list[Entry]:
-    """Remove from `above` the links (notes between two messages) that lead to a record, and return them, first link
-    first.
-    """
+    """Remove from `above` the links (notes between two messages) that lead to a record, and return them in order."""
     found: list[Entry] = []
     while taken := above.pop(str(record.get("parentUuid")), None):
         parent, entry = taken
@@ -73,8 +71,7 @@ def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> lis
 
 
 class TreeCopy(Copy):
-    """A copy of records as one chain: each record names the one before it as its parent. Otherwise only ids and
-    directories change.
+    """A copy of records as one chain: each names the one before as its parent. Else only ids and directories change.
 
     Records that a caller chose one by one keep their parents. Records without an id get no parent.
     """
@@ -84,9 +81,7 @@ class TreeCopy(Copy):
     parent: str | None = None
 
     def said(self) -> Iterator[bytes]:
-        """Yield the copied records as lines. If the copy ends at a turn, leave out records that are not sent to the
-        model.
-        """
+        """Yield the copied records as lines; up to a turn, only those that are sent to the model."""
         if not isinstance(self._of, int):
             yield from super().said()
             return
@@ -106,7 +101,7 @@ class TreeCopy(Copy):
         return self.titled()
 
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield the records outside the chain of messages that belong to kept turns with unshortened tool results."""
+        """Yield the records outside the chain that belong to kept turns with unshortened tool results."""
         whole = sorted(excerpt.kept - excerpt.shortened)
         made = self.beside([self._source.turns[number] for number in whole])
         for line in LineReader(self._source.source_path) if made else ():
@@ -143,9 +138,7 @@ class TreeCopy(Copy):
         return False
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
-        """Return a function that converts the records outside the chain of messages that belong to these turns; `None`
-        if the agent has no such records.
-        """
+        """Return a function that converts these turns' records outside the chain of messages; `None` without any."""
         return None
 
     @abstractmethod
@@ -170,7 +163,7 @@ class TreeCopy(Copy):
 
 
 class TreeCopier(Copier):
-    """The facet that copies one agent's sessions, which are trees of records."""
+    """The facet that copies one agent's sessions, whose records name the record before."""
 
     codec: ClassVar[MessageCodec]
     copies: ClassVar[type[TreeCopy]]

@@ -1,6 +1,4 @@
-"""Cuts (turns removed from a log) for logs that are trees: one record on each line, with its id and the id of its
-parent.
-"""
+"""Cuts (removals of turns) in logs with one record on each line, which has its own id and its parent's."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class RecordFacts(NamedTuple):
 
 
 class TreeCutter(Cutter):
-    """The facet that loads one agent's transcripts for cuts, with every line in order. A subclass knows its agent's
-    records.
-    """
+    """The facet that loads one agent's logs for cuts, with every line in order."""
 
     codec: ClassVar[Codec]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.
@@ -59,9 +55,7 @@ class TreeCutter(Cutter):
     roles: ClassVar[Mapping[str, Role]] = {}
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """Load the transcript at `path`. A new cutter reads it, so that facts noted about one log are not used for
-        another.
-        """
+        """Load the log at `path` with a new cutter, so that facts noted about one log are not used for another."""
         return load_lines(self.tool, path, type(self)(self.of).seen)
 
     def others(self, path: Path) -> list[Path]:
@@ -123,7 +117,6 @@ class TreeCutter(Cutter):
         return SeenLine(turn, session_id, None, self.copied(record))
 
     def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
-        """Return a record on a line as a turn of the transcript."""
         results = tuple(result for item in items for result in item.results)
         identity = record[self.identity] if isinstance(record.get(self.identity), str) else ""
         role = self.role(record, said, results)
@@ -148,8 +141,7 @@ class TreeCutter(Cutter):
 
 
 def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
-    """Return new bytes for kept lines that name a removed record in one of the fields `links`, by position in `turns`.
-    They name the nearest kept record instead.
+    """Return new bytes, by position, for kept lines that name a removed record: they name the nearest kept one.
 
     Otherwise an agent that follows the parents from the last record would stop at the removed one, and lose everything
     before.
@@ -166,8 +158,7 @@ class _Tree:
     """The parents of all turns, and the parts of each answer: its calls and their results.
 
     Parallel calls branch the tree, and an agent that follows the parents finds one branch only. If a cut removes that
-    branch, the next record gets a kept part of the answer on another branch as its parent. Otherwise the agent would
-    lose that part.
+    branch, the next record gets a kept part of the answer on another branch as its parent, which else were lost.
     """
 
     def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:

@@ -34,9 +34,7 @@ class ClaudeStarter(Starter):
     asking = ("--permission-mode", "default")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. Claude Code accepts an id for a new session or a fork, and the command
-        contains it, except for background sessions.
-        """
+        """Return the command for a request. It contains the session's id, except for background sessions."""
         # In the background only a copy of ours has an id that we know.
         new = None if request.background and not request.at else request.new_session_id
         resumes = request.form == "resume"
@@ -72,7 +70,7 @@ class ClaudePresence(Presence):
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield Claude Code's notes about processes: ``sessions/<pid>.json`` in its home, or in the home of `log`."""
+        """Yield Claude Code's notes about processes: ``sessions/<pid>.json`` in its home, or in that of `log`."""
         homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
         for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
             note = dict_in(json_at(path))

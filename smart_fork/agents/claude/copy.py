@@ -29,11 +29,7 @@ _BOUNDARY = "compact_boundary"
 
 
 def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:
-    """Yield the records of `turns`, and the records that mark compactions between them.
-
-    Raises:
-        ForkRefused: The log was rewritten during reading.
-    """
+    """Yield the records of `turns`, and the records that mark compactions between them."""
     order = [turn.id for turn in turns]
     records = (
         record for _, (_, record) in records_in_order(session.source_path, order, CODEC.has_place, is_link=is_between)
@@ -52,11 +48,9 @@ def is_between(record: Record) -> bool:
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
-    """Copy backups (versions of files from before edits) with these `names` from the session `old` to its copy `new`.
-    Return a sentence if some are missing.
+    """Copy backups (versions of files from before edits) from the session `old` to its copy `new`.
 
-    Raises:
-        OSError: A backup cannot be copied.
+    Return a sentence if some are missing.
     """
     folder = file_history(new)
     missing = 0
@@ -95,8 +89,7 @@ _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode",
 class ClaudeCopy(TreeCopy):
     """The lines of a copy of a session of Claude Code. `backups` are the file versions that its records refer to.
 
-    The context size noted in each answer is replaced by the copy's size, because Claude Code decides by it when to
-    compact the conversation.
+    The context size in each answer becomes the copy's, by which Claude Code decides when to compact.
     """
 
     is_link = staticmethod(is_between)
@@ -114,9 +107,7 @@ class ClaudeCopy(TreeCopy):
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
 
     def titled(self) -> Iterator[bytes]:
-        """Yield the records with the copy's title, in the form that ``/rename`` writes. Only these records have the
-        time of the copy.
-        """
+        """Yield the records with the copy's title and time, as ``/rename`` writes them."""
         if title := self._new.title:
             named = {"sessionId": self._new.id, "timestamp": self._new.moment}
             yield orjson.dumps({"type": "custom-title", "customTitle": title, **named})
@@ -139,9 +130,7 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
-        """Return the ids of the turns that Claude Code sends to the model, in the order of sending. Messages that a
-        compaction kept come after the compaction's summary.
-        """
+        """Return the turns' ids in the order of sending. Messages that a compaction kept come after its summary."""
         order, known = super().order(turns), {turn.id for turn in turns}
         boundary = turns[-len(order)].parent_id
         for line in LineReader(self._source.source_path) if len(order) < len(turns) else ():
@@ -152,7 +141,7 @@ class ClaudeCopy(TreeCopy):
         return order
 
     def beside(self, turns: Sequence[Turn]) -> Beside:
-        """Return a function that converts, for these turns, the records that are not part of the chain of messages.
+        """Return a function that converts records outside the chain of messages that belong to these turns.
 
         Such records have file versions from before a message, shortened results that the model saw, or facts about the
         whole session.
@@ -185,9 +174,7 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def left(self, entry: Entry) -> Entry:
-        """Return a compaction's summary as an ordinary message. If it stayed marked as a summary, Claude Code would
-        not load the turns before it.
-        """
+        """Return a compaction's summary as an ordinary message, since Claude Code loads no turns before a summary."""
         marks = ("isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid")
         kept = {name: value for name, value in entry[1].items() if name not in marks}
         return entry[0], self.own(kept | {"isMeta": True})
@@ -222,10 +209,9 @@ class ClaudeCopier(TreeCopier):
 
 
 def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
-    """Return a record of shortened tool results that the model saw, limited to the results of these `calls`; `None` if
-    the record has no result of them.
+    """Return a record of shortened tool results, limited to these `calls`; `None` if it has none of them.
 
-    Without this record, Claude Code would send the long results.
+    Without it, Claude Code would send the long results instead of those that the model saw.
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
@@ -270,9 +256,7 @@ _BLOCKS = {
 
 
 class ClaudeForms(ClaudeCodec, Forms):
-    """The conversion of Claude Code's records for sharing. The ids of parent records are removed, since shared records
-    are in order.
-    """
+    """The conversion of Claude Code's records for sharing, without parents' ids, since they are in order."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     free = frozenset({"input", "toolUseResult", "structuredContent"})
@@ -311,9 +295,7 @@ class ClaudeForms(ClaudeCodec, Forms):
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` instead of the inputs and outputs of the calls `ids`. The result that the
-        record keeps for display is replaced too.
-        """
+        """Return the record with `mark` for the inputs and outputs of the calls `ids`, also in its display."""
 
         def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and str(block.get("id")) in ids:

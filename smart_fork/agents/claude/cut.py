@@ -1,4 +1,4 @@
-"""The cutter of Claude Code's transcripts, which knows how records are linked and which files are beside a log."""
+"""The cutter of Claude Code's logs, which knows how records are linked and which files are beside a log."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title":
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the key of the answer that a line with only thoughts belongs to; empty for other lines. The line is
-    removed with the answer, because it is useless alone.
-    """
+    """Return the key of the answer that a line with only thoughts belongs to, and with which it is removed."""
     return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
 
 
@@ -41,9 +39,7 @@ def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys that a bookkeeping line repeats: of calls, of a message with file versions, or of a title's
-    prompt.
-    """
+    """Return the keys that a bookkeeping line repeats: of calls, of a message, or of a title's prompt."""
     places = [record, record.get("attachment")]
     named = [
         place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
@@ -75,10 +71,9 @@ class ClaudeCutter(TreeCutter):
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
     def begins(self, record: Record) -> bool:
-        """Return True if a transcript of Claude Code may begin with this record.
+        """Return True if a log of Claude Code may begin with this record.
 
-        Records of other agents with a similar format differ: their messages have a field ``parts``, or they have a
-        ``systemPayload``.
+        Messages of other agents with a similar format have a field ``parts``, or their records a ``systemPayload``.
         """
         of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
         return "type" in record and any(key in record for key in _MARKS) and not of_another
@@ -124,9 +119,7 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return a line of a snapshot (a transcript saved before a cut) in a list. Return an empty list if the line
-        repeats a request to the model, because its texts are in other lines too.
-        """
+        """Return a snapshot's line in a list; none for a request to the model, whose texts are in other lines too."""
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
 
@@ -135,20 +128,15 @@ class ClaudeCutter(TreeCutter):
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
     def stores(self, session_id: str) -> list[Path]:
-        """Return the folders with file versions from before the session's edits."""
         found = (home / "file-history" / session_id for home in HOME.folders())
         return [folder for folder in found if folder.is_dir()]
 
     def apart(self) -> list[Path]:
-        """Return the path of ``~/.claude.json``, a settings file in which old versions of Claude Code kept a person's
-        prompts.
-        """
+        """Return ``~/.claude.json``, a settings file in which old versions of Claude Code kept a person's prompts."""
         return [Path.home() / ".claude.json"]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files beside a transcript that belong to removed tool calls: long results, and logs of
-        sub-agents.
-        """
+        """Return the files of removed tool calls: long results, and logs of sub-agents."""
         folder = path.with_suffix("")
         if not folder.is_dir():
             return []

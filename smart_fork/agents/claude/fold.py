@@ -59,9 +59,7 @@ class ClaudeAnswers(QuotedAnswers):
 
 
 class ClaudeCodec(MessageCodec):
-    """The decoder of Claude Code's records. A record with an edit's result also has the edit's patch, in another
-    field.
-    """
+    """The decoder of Claude Code's records. An edit's patch is in another field than its result."""
 
     field = "content"
     shell = "Bash"
@@ -104,9 +102,7 @@ class ClaudeCodec(MessageCodec):
         return part | {"content": shortened(part.get("content"))}
 
     def as_said(self, record: Record) -> Record:
-        """Return a record as it is sent to the model: a prompt typed while the agent worked becomes an ordinary
-        prompt.
-        """
+        """Return a record as it is sent to the model: a prompt typed meanwhile becomes an ordinary prompt."""
         if record.get("type") != "attachment":
             return record
         said: Any = dict_in(record.get("attachment")).get("prompt")
@@ -116,7 +112,7 @@ class ClaudeCodec(MessageCodec):
 
 
 def is_request(record: Record) -> bool:
-    """Return True if a record repeats a request to the model. Claude Code does not need such records to resume."""
+    """Return True if a record repeats a request to the model. Claude Code does not need it to resume."""
     return record.get("type") in ("api-request", "api-request-blob")
 
 
@@ -172,9 +168,7 @@ class ClaudeTree(Tree):
             self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if a record with a title names this session. A copy also has records with the original's
-        titles.
-        """
+        """Return True if a record with a title names this session. A copy also has the original's titles."""
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
 
@@ -184,9 +178,7 @@ class ClaudeTree(Tree):
         return next(iter(self.chain.turns), None) is not None
 
     def is_copied(self, record: Record) -> bool:
-        """Return True if the record was copied from another session: it names its source or another session, or is
-        older than the fork.
-        """
+        """Return True if the record was copied: it names its source or another session, or is older than the fork."""
         begun, moment = self.facts.get("begun", ""), utc(record.get("timestamp"))
         return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
 
@@ -221,10 +213,10 @@ class ClaudeTree(Tree):
         return None
 
     def _cached_for(self, message: Record) -> int:
-        """Return for how many seconds the API caches the prompt of the request that `message` answers; 0 if unknown.
-        If the request wrote cache entries with two lifetimes, return the shorter. If it only read the cache, return
-        the
-        lifetime of the last request that wrote it.
+        """Return for how many seconds the API caches the prompt of the request that `message` answers; 0: unknown.
+
+        Of two lifetimes that the request wrote, return the shorter. If it only read the cache, return the lifetime of
+        the last request that wrote it.
         """
         if not (usage := usage_of(message)):
             return 0
@@ -252,9 +244,7 @@ class ClaudeTree(Tree):
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns Claude Code loads when it resumes the session. Since 2.1.3xx a compaction keeps not only
-        its summary but also the last messages.
-        """
+        """Return which turns Claude Code loads. Since 2.1.3xx a compaction also keeps the last messages."""
         found, preserved = super().resumed(turns), self.facts.get("preserved") or ()
         if found.reason != "compaction" or not preserved:
             return found
@@ -277,22 +267,18 @@ class ClaudeTree(Tree):
         return self._summary(turns) if not name or self._is_parents(name) else name
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title. If a fork may only have its parent's name, its own first prompt is added."""
+        """Return the session's title, with a fork's own first prompt if it may only have its parent's name."""
         said, own = super().title(turns), turns[self.own(turns) :]
         if not self._is_parents(self.given_name()) or not any(turn.prompt for turn in own):
             return said
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
     def _is_parents(self, name: str) -> bool:
-        """Return True if a name may be the parent's: a fork made by Claude Code itself begins with its parent's
-        name.
-        """
+        """Return True if a name may be the parent's, with which a fork made by Claude Code itself begins."""
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
-        """Yield all names of the session, and the summaries with which old versions named the sessions that it
-        continues.
-        """
+        """Yield all names of the session, and the summaries with which old versions named the sessions it continues."""
         summaries = self.facts.get("summaries", {})
         yield from (str(summaries[turn.id]) for turn in turns if summaries and turn.id in summaries)
         yield from self.facts.get("names", ())
@@ -308,10 +294,7 @@ class ClaudeTree(Tree):
         return ""
 
     def origin(self) -> Origin:
-        """Return who started the session.
-
-        Several signs are used, since each alone has been wrong: a team's name, the author of prompts, a given name.
-        """
+        """Return who started the session, by several signs, since each alone has been wrong."""
         facts = self.facts
         if facts.get("teamName"):
             return "subagent"
@@ -323,8 +306,7 @@ class ClaudeTree(Tree):
 def _is_of_a_machine(record: Record) -> bool:
     """Return True if a schedule, a background task, a hook or another agent wrote the record.
 
-    As in Claude Code, a record that does not name its origin counts as a person's. Prompts that a program sent also
-    return False.
+    As in Claude Code, a record that does not name its origin counts as a person's. So do a program's prompts.
     """
     kind = dict_in(record.get("origin")).get("kind")
     told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
@@ -388,9 +370,7 @@ class ClaudeSubAgents(LoggedSubAgents):
 
 
 def _beside(log: Path) -> str:
-    """Return the id of the call that began a sub-agent, from the file beside the sub-agent's log; empty if the file
-    has no id.
-    """
+    """Return the id of the call that began a sub-agent, from the file beside its log; else empty."""
     try:
         with open_regular(log.with_suffix(".meta.json")) as file:
             return text_in(dict_in(json_in(file.read(_MAX_FILE_BYTES))).get("toolUseId"))

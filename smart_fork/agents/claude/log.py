@@ -1,5 +1,6 @@
-"""Claude Code's logs: ``<home>/projects/<slug>/<session-id>.jsonl``, one record on each line, linked by
-``parentUuid``.
+"""Claude Code's logs: ``<home>/projects/<slug>/<session-id>.jsonl``, with one record on each line.
+
+``parentUuid`` links the records.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ class ClaudeStorage(Storage):
         return folder_of(directory)
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return True: Claude Code can resume a session from every directory, since smart-fork gives the session's log
-        a second path in that directory's folder.
-        """
+        """Return True: smart-fork gives a log a second path in the folder of the directory in which it is resumed."""
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
@@ -73,9 +72,7 @@ _SLUG_CHARACTERS = 200
 
 
 def slug(path: str) -> str:
-    """Return the folder name that Claude Code gives a working directory. Several directories can have the same folder
-    name, so it cannot be decoded.
-    """
+    """Return the folder name of a working directory. Several directories can have one name: it cannot be decoded."""
     resolved = unicodedata.normalize("NFC", os.path.realpath(path) if Path(path).is_absolute() else path)
     units = resolved.encode("utf-16-be", "surrogatepass")
     pairs = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
@@ -99,8 +96,9 @@ def _base36(number: int) -> str:
 
 
 def unslugged(name: str) -> str:
-    """Return the directory that a folder name of Claude Code stands for, with "/" for each "-"; empty if no such
-    directory exists. This guess is only for logs without any ``cwd``.
+    """Return the directory that a folder name stands for, with "/" for each "-"; empty unless it exists.
+
+    This guess is only for logs without any ``cwd``.
     """
     guess = name.replace("-", "/")
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""
@@ -113,8 +111,7 @@ _SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
 
 
 def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
-    """Yield the prompts in Claude Code's ``history.jsonl``, oldest first. Leave out slash commands, and prompts of the
-    sessions in `known`.
+    """Yield the prompts in ``history.jsonl``, oldest first, without slash commands and those of `known` sessions.
 
     Raises:
         OSError: The file cannot be read.

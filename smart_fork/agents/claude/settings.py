@@ -48,22 +48,18 @@ class ClaudeRegistration(JsonRegistration):
         return folder / ".claude.json"
 
     def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        """Return the rules that allow these tools. If the plugin registered the server, the same tools have other
-        names, which the rules allow too.
-        """
+        """Return the rules that allow these tools, also under the names that the plugin gives them."""
         servers = (NAME, f"plugin_{NAME}_{NAME}")
         return PermissionRules(
             self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
         )
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry for smart-fork's server. Only with ``alwaysLoad`` does the first request wait for the
-        server.
-        """
+        """Return the server's entry, with ``alwaysLoad``: else the first request does not wait for the server."""
         return super().wanted(words, env, {"alwaysLoad": True, **(before or {})})
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the paths of the files in which smart-fork's entry can be, including one in the current project."""
+        """Return the files that can have smart-fork's entry, including one in the current project."""
         return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
 
     def over_http(self, url: str, token: str) -> str:
@@ -134,8 +130,9 @@ class ClaudeCalls(CallerIdentity):
 
 
 def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
-    """Return the id of the session with the tool call `tool_use` at the end of its log; `None` if no log has the call.
-    Search the logs of `project`, up to `looks` times, because Claude Code writes the call a moment after sending it.
+    """Return the id of the session with the tool call `tool_use` at the end of its log; else `None`.
+
+    Search the logs of `project` up to `looks` times: Claude Code writes the call a moment after sending it.
     """
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
@@ -152,7 +149,6 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
 
 
 def _ends_with(path: Path, needle: bytes) -> bool:
-    """Return True if one of a log's last lines contains `needle`."""
     with contextlib.suppress(OSError):
         return any(needle in line for line in last_lines(path, TAIL_BYTES))
     return False

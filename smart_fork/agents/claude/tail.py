@@ -1,4 +1,4 @@
-"""The state of a Claude Code worker in its records: working or waiting, background tasks, token use."""
+"""The state of a Claude Code session in its records: working or waiting, background tasks, token use."""
 
 from __future__ import annotations
 
@@ -96,15 +96,12 @@ def _begun_task(said: log_tail.OpenCall) -> str:
 
 
 def _task_end(task: Mapping[str, Any], name: str) -> log_tail.Steps:
-    """Yield the end of a task that a tool reports, with the task's id in the field `name`."""
     if task.get("status") not in log_tail.GOING_ON:
         yield str(task.get(name)), None
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in records. If several records belong to one message, each has the count up to that
-    record.
-    """
+    """Yield the token counts in records. Each record of one message has the count up to that record."""
     for record in records:
         message = dict_in(record.get("message"))
         if record.get("type") == "assistant":
@@ -112,9 +109,7 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
 
 
 def _is_prompt(record: Mapping[str, Any]) -> bool:
-    """Return True if a record notes the session's system prompt. Older versions of Claude Code note none, and their
-    prompt depends on the directory.
-    """
+    """Return True if a record has the session's system prompt, which older versions of Claude Code do not log."""
     return dict_in(record.get("attachment")).get("type") == "prompt_snapshot"
 
 

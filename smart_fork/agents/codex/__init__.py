@@ -1,6 +1,4 @@
-"""The description of Codex: its names, folder, program and facets. Rollouts (its log files) of 2025 to 0.169 were
-seen.
-"""
+"""The description of Codex: its names, folder, program and facets. Logs of 2025 to 0.169 were seen."""
 
 from __future__ import annotations
 

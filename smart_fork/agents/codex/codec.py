@@ -32,8 +32,7 @@ _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_pat
 
 
 class ForkBase(NamedTuple):
-    """The rollout (log file) that a fork continues. `end` is the number of that rollout's first record that the fork
-    does not have.
+    """The rollout (log file) that a fork continues. `end` is the number of its first record that the fork lacks.
 
     `rollout_id` is the id of the rollout's session, or the rollout's own id after a rewind (return to an earlier
     prompt). If the log's header is damaged, the id is "" and `end` is `None`.
@@ -44,7 +43,7 @@ class ForkBase(NamedTuple):
 
 
 def failure_of(output: str) -> Masked:
-    """Return a note about the failure that a tool's `output` reports; empty if the call did not fail."""
+    """Return a note about the failure that a tool's output reports; empty if the call did not fail."""
     status, _ = status_and_body(output)
     if status is None:
         return error_note(output) if output.startswith(_REFUSED) else NOTHING
@@ -61,9 +60,7 @@ def base_of(header: Mapping[str, Any]) -> ForkBase | None:
 
 
 def payload_of(record: Record) -> tuple[str, Record]:
-    """Return the kind and the payload of a record: its fields ``type`` and ``payload``. In the oldest rollouts (logs),
-    the record itself is the payload.
-    """
+    """Return a record's fields ``type`` and ``payload``. In the oldest logs the record itself is the payload."""
     payload = record.get("payload")
     if isinstance(payload, dict):
         return str(record.get("type")), payload
@@ -96,9 +93,7 @@ class CodexCodec(CopyCodec):
     answers = CodexAnswers()
 
     def decode(self, record: Record) -> Item:
-        """Return the item in a record: its text, tool call, tool result or thoughts. Encrypted thoughts cannot be
-        read; then only their summary is returned, if the record has one.
-        """
+        """Return the text, tool call, tool result or thoughts in a record; of encrypted thoughts their summary."""
         item = payload_of(record)[1]
         kind, call_id = item.get("type"), str(item.get("call_id") or item.get("id") or "")
         if kind in CALLS:
@@ -116,9 +111,7 @@ class CodexCodec(CopyCodec):
         return Item(text_of(item.get("content")) if kind == "message" else "", images=images)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts in the session's own log, by the number of the turn that follows each. Thoughts in the
-        log of a fork's parent are left out.
-        """
+        """Return the thoughts in the session's own log, by the number of the turn that follows each."""
         ordinals = [int(turn.id) for turn in session.turns]
         found: dict[int, list[str]] = {}
         try:
@@ -160,9 +153,7 @@ def text_of(content: object) -> str:
 
 
 def unwrapped(output: str) -> str:
-    """Return the output of a shell call as plain text. Up to version 0.58 Codex logged it as JSON; from such JSON,
-    return the exit code, then the output.
-    """
+    """Return the output of a shell call as plain text; from JSON, as up to 0.58, exit code and output."""
     if not output.startswith('{"output"'):
         return output
     try:
@@ -179,8 +170,7 @@ def ordinal_of(line: Line) -> int:
 
 
 def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
-    """Return the turns without second copies. Codex writes a message twice: as an item (the model's input) and as an
-    event (for the screen).
+    """Return the turns without second copies: Codex writes each message as an item (model input) and an event.
 
     A person's prompts are taken from the events, which have no injected text. After the last event they are taken from
     the items, since newer versions write no events. Answers are taken from the items, if any.
@@ -195,9 +185,7 @@ def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
 
 
 def _second_copies(turns: list[Turn]) -> set[int]:
-    """Return the positions of prompts that are second copies. A prompt that a person gave twice has two items (the
-    model's input) and two events (for the screen), so one of each pair is a copy.
-    """
+    """Return the positions of prompts that are second copies, one of each pair of an item and an event."""
     items: defaultdict[str, list[int]] = defaultdict(list)
     events: defaultdict[str, list[int]] = defaultdict(list)
     for i, turn in enumerate(turns):
@@ -246,9 +234,7 @@ def _beside(turns: list[Turn], place: int) -> Iterator[int]:
 
 
 def roll_back(turns: list[Turn], prompts: int) -> int:
-    """Remove the last `prompts` prompts from `turns`, with everything after the first removed one. Return how many of
-    the prompts were not in `turns`.
-    """
+    """Remove the last `prompts` prompts from `turns`, with all after them. Return how many were not in `turns`."""
     asked = {id(turn) for turn in without_second_copies(turns) if turn.prompt}
     while prompts and asked:
         turn = turns.pop()
@@ -275,9 +261,7 @@ def added(text: str) -> Record:
 
 
 def compaction_items(payload: Record) -> list[Record]:
-    """Return the items that give the model a compaction's summary: a message with the summary's text, or encrypted
-    data.
-    """
+    """Return the items that give the model a compaction's summary: a message with its text, or encrypted data."""
     if isinstance(said := payload.get("message"), str) and said.strip():
         return [added(said)]
     return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]

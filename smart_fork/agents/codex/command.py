@@ -34,9 +34,7 @@ class CodexStarter(Starter):
     waits = True
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. Codex chooses the ids of forks and new sessions. It writes the log of a
-        fork immediately, before the first prompt.
-        """
+        """Return the command for a request. Codex chooses the ids, and writes a fork's log before the first prompt."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
             words: tuple[str, ...] = ("resume", goes_on_in)
@@ -65,16 +63,15 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 
 
 class CodexPresence(Presence):
-    """The facet that recognizes Codex's processes. Codex locks each open session. If Codex's server runs the session
-    for a window, the server holds the lock, and keeps it a bit longer than the window is open.
+    """The facet that finds Codex's processes, which lock each open session.
+
+    If Codex's server runs the session for a window, the server holds the lock, a bit longer than the window is open.
     """
 
     forks = ("fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that have a session open. If only Codex's server has the session open, yield instead the
-        windows that may show the session, marked as not sure.
-        """
+        """Yield the processes that have a session open; instead of Codex's server, the windows that may show it."""
         own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
         yield from (ProcessNote(pid, session_id) for pid in shown)
@@ -83,8 +80,9 @@ class CodexPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the words with which Codex queues a message for a session, if Codex's server has the session open;
-        else empty. A window that does not use the server never gets queued messages.
+        """Return the words with which Codex queues a message, if its server has the session open; else empty.
+
+        A window that does not use the server never gets queued messages.
         """
         own, holders = self._holders(session_id, running())
         served = any("app-server" in own[pid].words for pid in holders)
@@ -96,8 +94,7 @@ class CodexPresence(Presence):
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
-        """Take Codex's lock of a session, and return the lock's file descriptor; `None` if Codex has made no lock file
-        for the session. smart-fork never makes one.
+        """Take Codex's lock of a session, and return its file descriptor; `None` if Codex made no lock file.
 
         Raises:
             ForkRefused: Codex has the session open.

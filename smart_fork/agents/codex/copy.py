@@ -40,9 +40,7 @@ OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 
 
 class CodexCopy(Copy):
-    """The lines of a copy of a Codex session. They have the older format, in which a fork's log contains all records,
-    its parent's included.
-    """
+    """The lines of a copy of a Codex session, in the older format, in which a fork's log contains all records."""
 
     def own(self, kind: str, payload: Record) -> Record:
         """Return a new record of this kind, with the time of the copy."""
@@ -82,7 +80,7 @@ class CodexCopy(Copy):
         return records_up_to(self._source.source_path, self._source.turns[end].id)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a record as a line of the copy. Headers are left out, since the copy has its own."""
+        """Yield a record as a line of the copy, which has a header of its own."""
         source, record = entry
         payload = record["payload"]
         if record["type"] == "session_meta":
@@ -94,9 +92,7 @@ class CodexCopy(Copy):
         yield respelled(source, record)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """Yield a compaction's summary as messages. If the record of the compaction were copied, Codex would not load
-        the turns before it.
-        """
+        """Yield a compaction's summary as messages: Codex loads no turns before a compaction's record."""
         moment = entry[1].get("timestamp", "")
         for item in compaction_items(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
@@ -132,8 +128,7 @@ class CodexCopier(Copier):
 
 
 def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
-    """Yield the records of a session and its ancestors, up to the turn `last` and the record that ends this turn's
-    task.
+    """Yield the records of a session and its ancestors, up to the end of the task of the turn `last`.
 
     Raises:
         NotFound: A session that this one was forked from is gone.
@@ -151,7 +146,7 @@ def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
 
 
 def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of a session from all its rollouts (log files), each with the id that the record's turn has.
+    """Yield the records of a session from all its rollouts (log files), each with the id of its turn.
 
     Raises:
         NotFound: A rollout of its history is gone.
@@ -215,10 +210,10 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexForms(CodexCodec, Forms):
-    """The conversion of Codex's records for sharing, including records of the session's ancestors. All records have
-    the fields ``timestamp``, ``type`` and ``payload``.
+    """The conversion of Codex's records for sharing, including records of the session's ancestors.
 
-    Headers are not shared; each written log gets a new one.
+    All records have the fields ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a
+    new one.
     """
 
     taken = frozenset({"ordinal"})
@@ -232,17 +227,13 @@ class CodexForms(CodexCodec, Forms):
                 yield record
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log names a rollout that it continues. The field's name may be written with
-        escapes.
-        """
+        """Return True if a received log names a rollout that it continues, in a field spelled in any way."""
         lines = (line for line in log.split(b"\n") if b"history_base" in line or b"\\u" in line)
         payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
         return any(isinstance(one, dict) and base_of(one) for one in payloads)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a new header, and the records without numbers: in the older format, in which a fork's log contains all
-        records.
-        """
+        """Yield a new header and the records, in the older format, in which a fork's log contains all records."""
         begun = False
         for record in records:
             if record.get("type") == "session_meta":  # one of somebody else's could name any file as its beginning
@@ -254,9 +245,7 @@ class CodexForms(CodexCodec, Forms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these messages. Each message is written twice, as Codex does: as an item
-        for the model, and as an event for the screen.
-        """
+        """Yield the log of a new session, with each message as an item for the model and an event for the screen."""
         for number, one in enumerate(said):
             if not number:
                 yield _header(one.moment, becomes)
@@ -302,18 +291,14 @@ class CodexForms(CodexCodec, Forms):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without the thoughts for which `of` returns True. An event that only shows such a thought
-        becomes `None`.
-        """
+        """Return the record without these thoughts; `None` for an event that only shows one."""
         shown = dict_in(record.get("payload"))
         if shown.get("type") == "agent_reasoning" and of(shown):
             return None
         return super().without_thoughts(record, of)
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each item of a record. If no item is left, return `None`; but keep the record of a
-        compaction.
-        """
+        """Return a record with `change` applied to each item; `None` without items, except for a compaction."""
         old = list(_items(record))
         new = [one for item in old if (one := change(item)) is not None]
         if new == old:
@@ -334,9 +319,7 @@ def _untied(item: Record) -> Record | None:
 
 
 def _item(item: Record) -> Record | None:
-    """Return an item with only the fields that may be shared; `None` if it is a message that the program itself sent
-    to the model.
-    """
+    """Return an item with only the fields that may be shared; `None` for the program's own message to the model."""
     if item.get("type") == "message":
         texts = [part.get("text") for part in dicts_in(item.get("content"))]
         around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)
@@ -359,9 +342,7 @@ def _compacted(payload: Record) -> Record:
 
 
 def _items(record: Record) -> Iterator[Record]:
-    """Yield the items in a record: the item itself, or, from the record of a compaction, the items that the compaction
-    kept.
-    """
+    """Yield the item in a record, or the items that a compaction kept."""
     payload = record.get("payload")
     if record.get("type") == "response_item" and isinstance(payload, dict):
         yield payload

@@ -1,5 +1,6 @@
-"""The cutter of Codex's rollouts (log files), for the removal of turns. A rollout shares records with its ancestors'
-rollouts, and has records that repeat others.
+"""The cutter of Codex's rollouts (log files), for the removal of turns.
+
+A rollout shares records with its ancestors' rollouts, and has records that repeat others.
 """
 
 from __future__ import annotations
@@ -32,17 +33,13 @@ _HEADER = {"needed": "Codex"}
 
 
 class _RolloutReader:
-    """The lines read from a rollout and its fork ancestors."""
-
     def __init__(self) -> None:
         self.seen: list[SeenRecord] = []
         self.first_id = self.base = ""
         self.numbered = False
 
     def read(self, part: RolloutPart, own: Path) -> FileVersion:
-        """Read the lines of one rollout that belong to the session in the file `own`. Return the version of the
-        rollout's file.
-        """
+        """Read the lines of one rollout that belong to the session in `own`. Return the file's version."""
         file, stamp = opened(part.path)
         below = part.path != own
         apart = below and id_in(part.path) == id_in(own)
@@ -65,11 +62,9 @@ class _RolloutReader:
 
 
 def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
-    """Remove texts that begin like one in `gone` (removed messages) from a record that must stay. Return True if a
-    text was removed.
+    """Remove texts that begin like one in `gone` (removed messages) from a record. Return True if it changed.
 
-    Two kinds of records repeat messages: the record at the end of a turn has the turn's last answer, and the record of
-    a compaction has a person's prompts.
+    The record at the end of a turn repeats the turn's last answer, the record of a compaction a person's prompts.
     """
     kind, payload = payload_of(record)
     if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
@@ -95,12 +90,6 @@ class CodexCutter(Cutter):
         return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """Load the session in `path`.
-
-        Raises:
-            NotFound: The session, or the session that it was forked from, does not exist.
-            OSError: A file cannot be read.
-        """
         opened(path)[0].close()
         reading = _RolloutReader()
         stamps = [reading.read(part, path) for part in complete_history(path)]
@@ -127,7 +116,7 @@ class CodexCutter(Cutter):
         return with_event_numbers(turns, numbers)
 
     def may_have_others(self, path: Path) -> bool:
-        """Return True if the first records say that the session is a fork: only forks have other sessions' records."""
+        """Return True if the first records say that the session is a fork: only forks have others' records."""
         try:
             first = [line.record for line in islice(first_lines(path), 2)]
         except OSError:
@@ -136,9 +125,7 @@ class CodexCutter(Cutter):
         return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
     def others(self, path: Path) -> list[Path]:
-        """Return the session's rollouts (log files) from before a rewind. They have the turns that the rewind
-        removed.
-        """
+        """Return the session's rollouts from before a rewind, with the turns that the rewind removed."""
         of_session = rollouts(id_in(path)) if id_in(path) else ()
         return [file.path for file in of_session if rollout_in(file.path) != rollout_in(path)]
 
@@ -164,9 +151,7 @@ class CodexCutter(Cutter):
 
 
 def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) -> Edits:
-    """Return new lines for kept records, by position, without texts that begin like one in `heads` (removed
-    messages).
-    """
+    """Return new lines for kept records, by position, without texts that begin like one in `heads`."""
     found = {}
     for position, turn in enumerate(session.turns):
         if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
@@ -180,9 +165,7 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
 
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Return the rollout that a file continues; `None` if it continues none. The result is cached, because a cut asks
-    repeatedly for all logs.
-    """
+    """Return the rollout that a file continues, if any. Cached, because a cut asks repeatedly for all logs."""
     with suppress(OSError):
         return base_of(first_header(file.path))
     return None

@@ -6,7 +6,5 @@ from collections.abc import Sequence
 
 
 def runs_hooks(runner: Sequence[str] | None) -> bool:
-    """Return True if `runner`, the command line of the process that ran a hook, is the command line of Codex's server.
-    If `runner` is `None` (unknown), return True too.
-    """
+    """Return True if `runner`, the command line of a hook's parent, is Codex's server, or unknown (`None`)."""
     return runner is None or "app-server" in runner

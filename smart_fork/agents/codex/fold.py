@@ -73,20 +73,14 @@ _HEADER_LINES = 2
 
 
 def subagent_in(path: Path) -> Session | None:
-    """Return the conversation of a sub-agent with raw records; `None` if the log has no conversation.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
+    """Return the conversation of a sub-agent with raw records; `None` if the log has no conversation."""
     found = CodexFold(path, None, keep_raw=True).take(LineReader(path))
     found.facts["source"] = ""  # as a sub-agent's it would be no session
     return found.session()[0]
 
 
 class _Doings(CallRecorder):
-    """The recorder of Codex's tool calls and results. A running command has a number, by which later calls ask for its
-    output.
-    """
+    """The recorder of Codex's tool calls and results. By a running command's number later calls ask for its output."""
 
     thorough = True
 
@@ -120,8 +114,9 @@ class CodexFold(fold.LineFold):
     is_joined = False
 
     def is_known(self, record: fold.Record) -> bool:
-        """Return True if the record's type is known. For an item (model input), the item's type counts. The first
-        record of an old log has no type, and is known.
+        """Return True if the record's type is known; of an item (model input), its own type counts.
+
+        The first record of an old log has no type, and is known.
         """
         item = record.get("payload") if record.get("type") == "response_item" else record
         kind = item.get("type") if isinstance(item, dict) else None
@@ -152,14 +147,12 @@ class CodexFold(fold.LineFold):
         return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """Add turns and facts from a fork's parents. Return True if turns were added, so that they are saved: a
-        parent's log may be gone later.
-        """
+        """Add turns and facts from a fork's parents. Added turns are saved: a parent's log may be gone later."""
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
     def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
-        """Take over from the parent's log, and from its parents: the family's first id, the origin, shared `turns`.
+        """Take over from the parent's log, and its parents: the family's first id, the origin, shared `turns`.
 
         A rollout (log) after a rewind takes over from the rollout before it in the same way. If a rollout is missing,
         the next reading looks for it again. `below` are the ids of the rollouts followed so far.
@@ -214,9 +207,7 @@ class CodexFold(fold.LineFold):
         return id_in(self.path) or str(self.facts.get("id") or self.path.name.partition(".")[0])
 
     def family(self, turns: tuple[Turn, ...] = ()) -> str:
-        """Return the id of the first session in the family (a session and its forks). If a parent's log is gone,
-        return the parent's id, so that all its forks return the same id.
-        """
+        """Return the id of the first session in the family; if a parent's log is gone, the parent's id."""
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def _share(self, turns: list[Turn], above: CodexFold) -> None:
@@ -259,7 +250,7 @@ class CodexFold(fold.LineFold):
             self._event(payload, identity, moment, raw)
 
     def moment_of(self, record: fold.Record) -> tuple[str, bool]:
-        """Return a record's time, and True if it is activity. Records with headers and names are no activity."""
+        """Return a record's time, and True if it is activity, unlike headers and names."""
         kind, payload = payload_of(record)
         named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
         return utc(record.get("timestamp")), kind != "session_meta" and not named
@@ -349,9 +340,7 @@ class CodexFold(fold.LineFold):
                 self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
 
     def _roll_back(self, turns: list[Turn], prompts: int) -> int:
-        """Remove the last prompts and all after them, later compactions too. Return how many of the prompts `turns`
-        lacks.
-        """
+        """Remove the last prompts and all after them. Return how many of the prompts `turns` lacks."""
         before = list(turns)
         missing = roll_back(turns, prompts)
         if forgotten := before[len(turns) :]:
@@ -412,9 +401,9 @@ class CodexFold(fold.LineFold):
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns Codex loads. A compaction keeps the last prompts, in some versions final answers as well.
+        """Return which turns Codex loads: none if it cannot load the session.
 
-        The compaction's summary is no turn. If Codex cannot load the session, no turn is loaded.
+        A compaction keeps the last prompts, in some versions final answers as well. Its summary is no turn.
         """
         if not self.is_loaded():
             return Resumed(len(turns), "gap")
@@ -436,7 +425,7 @@ class CodexFold(fold.LineFold):
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
     def _left_by(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the messages in a compaction's record that no turn has, with their digests. They are the summary."""
+        """Return the messages in a compaction's record that no turn has, with their digests: the summary."""
         said = {_digest(turn.role, turn.text) for turn in self.turns}
         items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
         texts = [("user", text_in(compacted.get("message"))), *items]
@@ -466,10 +455,7 @@ class CodexFold(fold.LineFold):
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """Return who started the session.
-
-        A named session, and a fork of a person's session, count as a person's, since forks inherit the ``originator``.
-        """
+        """Return who started the session. A named one, and a fork of a person's, count as a person's."""
         facts = self.facts
         automated = facts.get("source") in ("exec", "mcp") or (
             not facts.get("source") and "exec" in facts.get("originator", "")
@@ -494,6 +480,6 @@ def _typed(item: dict[str, Any]) -> bool:
 
 
 def _still_running(output: str) -> str:
-    """Return the number by which later calls ask for the output of a running command; empty if the command ended."""
+    """Return the number by which later calls ask for a running command's output; empty if it ended."""
     found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
     return found[1] if found else ""

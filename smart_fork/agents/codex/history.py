@@ -1,6 +1,4 @@
-"""The history of a Codex session: its rollouts (log files) from before a rewind, its ancestors' rollouts, and the
-headers of all.
-"""
+"""The rollouts (log files) with the history of a Codex session, its ancestors' included, and their headers."""
 
 from __future__ import annotations
 
@@ -32,30 +30,21 @@ if TYPE_CHECKING:
 
 
 class RolloutPart(NamedTuple):
-    """A rollout (log file), and the number of its first record that the session does not have; `None` if the session
-    has all of its records.
-    """
+    """A rollout (log file), and the number of its first record that the session does not have, if any."""
 
     path: Path
     end: int | None = None
 
 
 def first_header(path: Path) -> Record:
-    """Return the header (the first record's payload) of a rollout; empty if the file has no record.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return the header (the first record's payload) of a rollout; empty if the file has no record."""
     return next((payload_of(line.record)[1] for line in first_lines(path)), {})
 
 
 def history(path: Path) -> tuple[list[RolloutPart], str]:
-    """Return the parts of a session's history, oldest first, and the id of a missing rollout; "" if none is missing.
+    """Return the parts of a session's history, oldest first, and the id of a missing rollout, or "".
 
     A rollout that continues itself counts as missing.
-
-    Raises:
-        OSError: A rollout cannot be read.
     """
     parts = [RolloutPart(path)]
     while base := base_of(first_header(parts[0].path)):
@@ -67,11 +56,7 @@ def history(path: Path) -> tuple[list[RolloutPart], str]:
 
 
 def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
-    """Yield the lines of the rollouts in `parts` that belong to the session.
-
-    Raises:
-        OSError: A rollout cannot be read.
-    """
+    """Yield the lines of the rollouts in `parts` that belong to the session."""
     for part in parts:
         for line in LineReader(part.path):
             if part.end is not None and ordinal_of(line) >= part.end:
@@ -81,11 +66,7 @@ def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Yield a temporary file with the content of a rollout that Codex has compressed.
-
-    Raises:
-        OSError: The rollout cannot be read.
-    """
+    """Yield a temporary file with the content of a rollout that Codex has compressed."""
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         made = Path(folder, path.stem)
         with open_regular(path) as file, made.open("xb") as copy:
@@ -120,7 +101,6 @@ def complete_history(path: Path) -> list[RolloutPart]:
 
     Raises:
         NotFound: A rollout is gone.
-        OSError: A rollout cannot be read.
     """
     parts, missing = history(path)
     if not missing:
@@ -132,8 +112,9 @@ def complete_history(path: Path) -> list[RolloutPart]:
 
 
 class CodexHeads(Heads):
-    """The reader of the first records of rollouts (logs), which finds the parents of sessions. A header names the
-    parent as the session forked from, as the rollout it continues, or by the parent's own header after it.
+    """The facet that finds the parents of Codex's sessions, from the first records of rollouts (logs).
+
+    A header names the session forked from, or the rollout continued; in old logs, the parent's own header comes second.
     """
 
     goes_on = True
@@ -144,9 +125,7 @@ class CodexHeads(Heads):
         return text_in(header.get("forked_from_id")) or base.rollout_id if base else ""
 
     def begins(self, kin: FamilyLog) -> bool:
-        """Note the facts from the first records of a rollout. Return True, since a log without a header can be in a
-        family.
-        """
+        """Note the facts from a rollout's first records. Return True: also a log without header can be in a family."""
         records = (payload_of(line.record) for line in islice(LineReader(kin.path), 2))
         metas = [payload if kind == "session_meta" else None for kind, payload in records]
         if first := metas[0] if metas else None:
@@ -170,15 +149,13 @@ class CodexHeads(Heads):
 
 
 def _born(log: Path, header: Record) -> Record:
-    """Return the header with the time when the session began. After a rewind, this is the header of the session's
-    first rollout; else `header`, the log's own.
-    """
+    """Return the header with the time when the session began: after a rewind, that of its first rollout."""
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 
 
 class CodexBirths(Births):
-    """The reader of the beginnings of Codex's sessions."""
+    """The facet that recognizes which new Codex session a started worker (an agent) has created."""
 
     def birth(self, log: Path) -> Birth | None:
         with contextlib.suppress(OSError):

@@ -22,9 +22,7 @@ from smart_fork.agents.log_adapters import LogAdapter, newest_first
 
 
 class CodexAdapter(LogAdapter):
-    """The adapter that finds and reads Codex's rollouts (logs). Files of 2025 with records without ``payload``, up to
-    version 0.169, were seen.
-    """
+    """The adapter that finds and reads Codex's rollouts (logs), as seen from 2025 to version 0.169."""
 
     name = "codex"
     endings = rollouts.ENDINGS
@@ -44,9 +42,7 @@ class CodexAdapter(LogAdapter):
         return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the file is no longer a session's log, for example because a rewind has replaced the
-        rollout.
-        """
+        """Return True if the file is no session's log now, such as a rollout that a rewind has replaced."""
         loaded = self.locate(rollouts.id_in(Path(location))) if self.log_at(location) else ()
         return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
@@ -62,9 +58,7 @@ class CodexAdapter(LogAdapter):
         return [file for file in rollouts.rollouts(session_id) if rollouts.id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
-        """Return the rollouts that Codex loads, one for each thread (session). If a thread has several, it is the one
-        named in Codex's database, else the newest.
-        """
+        """Return the rollouts that Codex loads, one for each session: as its database says, else the newest."""
         rewound = {rollouts.id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
@@ -78,9 +72,7 @@ class CodexAdapter(LogAdapter):
         return rollouts.rollout_in(file.path) != rollouts.id_in(file.path) or rollouts.is_compressed(file.path)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """Return a context with the whole session as one file. If a rewind began the rollout, the file also has the
-        records of the rollouts before it.
-        """
+        """Return a context with the whole session as one file, with the rollouts before a rewind."""
         from smart_fork.agents.codex.history import merged_rollouts, unpacked
 
         if rollouts.rollout_in(path) != rollouts.id_in(path):
@@ -95,7 +87,7 @@ class CodexAdapter(LogAdapter):
 
 
 class Thread(NamedTuple):
-    """A thread in Codex's database: the name of the rollout that Codex loads, and its title."""
+    """A thread (session) in Codex's database: the name of the rollout (log) that Codex loads, and its title."""
 
     rollout: str
     name: str
@@ -123,9 +115,7 @@ def threads(home: Path) -> Mapping[str, Thread]:
 
 @lru_cache(maxsize=4)
 def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, Thread]:
-    """Return the threads in Codex's database, by id; empty if the database is not Codex's, or cannot be read. The
-    result is cached for each version of the database's files.
-    """
+    """Return the threads in a database, by id; empty if it is not Codex's, or unreadable. Cached for each version."""
     import apsw
 
     from smart_fork.agents.foreign_database import columns, read_only
@@ -146,9 +136,7 @@ def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, T
 
 
 def _name_of(row: Mapping[str, str]) -> str:
-    """Return the name that a person or Codex gave a thread (session); empty if the name only repeats the first
-    prompt.
-    """
+    """Return the name that a person or Codex gave a thread; empty if it only repeats the first prompt."""
     shown, name = (row["first_user_message"], row["preview"]), row["name"].strip() or row["title"].strip()
     return "" if any(name and name in (one.strip(), one.strip()[: len(name)]) for one in shown) else name
 
@@ -157,7 +145,7 @@ class CodexStorage(Storage):
     """Codex's storage of sessions. Codex can resume each session in every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path for a restored log: not in the archive, where Codex does not look for sessions to fork."""
+        """Return the path for a restored log, outside the archive, where Codex finds no sessions to fork."""
         name = PurePosixPath(place).name
         day = rollouts.day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place
@@ -170,9 +158,7 @@ _MAX_BYTES = 4 << 20
 
 
 def thread_name(home: Path, session_id: str) -> str:
-    """Return the name of a thread (session) in Codex's index of names; empty if the index has no name for it, or
-    cannot be read.
-    """
+    """Return the name of a thread (session) in Codex's index of names; empty if it has none."""
     path = home / _FILE
     try:
         info = path.stat()
@@ -183,9 +169,7 @@ def thread_name(home: Path, session_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names(path: Path, *_state: int) -> Mapping[str, str]:
-    """Return the names of threads by id, from Codex's index of names. The result is cached for each version of the
-    file.
-    """
+    """Return the names of threads by id, from Codex's index of names. Cached for each version of the file."""
     names = {}
     for line in reversed([*last_lines(path, _MAX_BYTES)]):
         for _, record in decode_line(line)[0] if line else ():

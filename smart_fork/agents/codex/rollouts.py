@@ -1,7 +1,4 @@
-"""The files of Codex's rollouts (its logs), and the facts in their names.
-
-A name is ``rollout-<local time>-<thread>[_<rollout>].jsonl``.
-"""
+"""The files of Codex's rollouts (its logs): ``rollout-<local time>-<thread>[_<rollout>].jsonl``."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ def id_in(path: Path) -> str:
 
 
 def rollout_in(path: Path) -> str:
-    """Return the id of the rollout in the file: the session's id, or another one if a rewind (return to an earlier
-    prompt) began the file.
-    """
+    """Return the id of the rollout in the file: the session's id, or another one after a rewind."""
     named = _IDS.search(path.name.partition(".")[0])
     return named[2] or named[1] if named else ""
 
@@ -51,9 +46,7 @@ def day_of(name: str) -> tuple[str, ...]:
 
 
 def is_moved(path: Path) -> bool:
-    """Return True if a rollout (log) is not in the folder of the day in its name. Then Codex has archived it, or it is
-    a copy.
-    """
+    """Return True if a rollout (log) is not in the folder of its day: Codex has archived it, or it is a copy."""
     day = day_of(path.name)
     return bool(day) and path.parent.parts[-3:] != day
 
@@ -64,8 +57,7 @@ def folders() -> tuple[tuple[Path, int], ...]:
 
 
 def rollouts(part: str = "") -> list[LogFile]:
-    """Return all rollouts with `part` in their names, also those that a rewind (return to an earlier prompt) has
-    replaced.
+    """Return all rollouts with `part` in their names, also those that a rewind has replaced.
 
     Codex compresses old rollouts, and unpacks a rollout before it continues the session. While both files exist, the
     compressed one is left out.
@@ -85,7 +77,7 @@ def is_compressed(log: Path) -> bool:
 
 
 def find_rollout(rollout_id: str) -> Path | None:
-    """Return the newest file of the rollout (log) with this id (see `ForkBase`); `None` if no file has the id."""
+    """Return the newest file of the rollout (log) with this id (see `ForkBase`); `None` if there is none."""
     files = rollouts(rollout_id) if is_id(rollout_id) else ()
     found = (file for file in files if rollout_in(file.path) == rollout_id)
     newest = max(found, key=lambda file: file.mtime_ns, default=None)

@@ -1,4 +1,4 @@
-"""The records of a rollout that are sent to the model, with the turns they belong to, and their sizes."""
+"""The records of a rollout (Codex's log) that are sent to the model, with their turns and sizes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "co
 class SeenRecord(NamedTuple):
     """A line of a rollout (Codex's log): its turn, and the texts by which lines that repeat others are found.
 
-    `is_thought` is True for a thought. `begins` is the beginning of the line's message. `repeats` is the beginning of
-    another line's message that this line repeats.
+    `begins` is the beginning of the line's message, `repeats` that of another line's message which it repeats.
     """
 
     turn: TranscriptTurn
@@ -60,8 +59,7 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of the lines `seen`. Each is linked to the turn that it repeats, and a thought to the answer
-    after it.
+    """Return the turns of these lines, each linked to the turn that it repeats, a thought to the answer after it.
 
     A thought is removed with its answer, since no API accepts thoughts alone.
     """
@@ -79,9 +77,7 @@ def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
 
 
 def with_event_numbers(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-    """Return `numbers`, the message number of each turn (`None` without one), completed: an item for the model gets
-    the number of its event for the screen, and the event that of its item.
-    """
+    """Return each turn's message number, so that an item for the model has that of its event for the screen."""
     found = list(numbers)
     at = {turn.id: position for position, turn in enumerate(turns)}
     for position, turn in enumerate(turns):
@@ -132,7 +128,6 @@ def _note(kind: str, payload: dict[str, Any], item: str) -> str:
 
 
 def _repeated(kind: str, payload: dict[str, Any]) -> str:
-    """Return the text of the message that an event repeats."""
     if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
         return ""
     item = payload.get("item")
@@ -142,9 +137,7 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of the records that an event repeats: a call, an item, or the prompt that a session's name
-    quotes.
-    """
+    """Return the keys of the records that an event repeats: a call, an item, or a prompt quoted in a name."""
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
@@ -157,8 +150,8 @@ def sent_records(
     """Yield the records that are still sent to the model, each with the number of its turn.
 
     `turns` are the turns of all lines, `shown` the turns of the session. Each of `records` comes with the id of its
-    turn. Rolled-back records are left out. A thought gets the number of the answer after it, a second copy of a
-    message the number of the message, and a note of the program the number of the next turn.
+    turn. Rolled-back records are left out. A thought gets the number of the answer after it, a second copy of a message
+    the number of the message, and a note of the program the number of the next turn.
     """
     lines = {line.id: line for line in turns}
     places = {turn.id: number for number, turn in enumerate(shown)}
@@ -223,9 +216,7 @@ class Measured:
             )
 
     def above(self, other: Measured, end: int) -> None:
-        """Add the records of `other` with numbers below `end` before all others. `other` is the rollout (log) that
-        this rollout continues.
-        """
+        """Put the records of the continued rollout `other` with numbers below `end` before all others."""
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
@@ -236,8 +227,9 @@ class Measured:
 
 
 def enveloped(source: bytes, record: Record) -> Entry | None:
-    """Return a record with the fields ``timestamp``, ``type`` and ``payload``, and its bytes; `None` if it is no part
-    of the conversation. A record of the oldest rollouts (logs) has no such fields, and becomes the ``payload``.
+    """Return a record with the fields ``timestamp``, ``type`` and ``payload``, and its bytes.
+
+    `None` if it is no part of the conversation. In the oldest logs, the record becomes the ``payload``.
     """
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return source, record

@@ -34,9 +34,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Whole lines of a TOML text: a table's header, a key with its value, or blanks and comments (no `table`, no
-    `key`).
-    """
+    """Whole lines of a TOML text: a table's header, a key with its value, or blanks and comments."""
 
     text: str
     table: tuple[str, ...] | None = None
@@ -44,11 +42,6 @@ class Statement:
 
 
 def _loaded(text: str) -> dict[str, Any]:
-    """Return the settings in a TOML text.
-
-    Raises:
-        ValueError: The text is no TOML.
-    """
     import tomllib  # most commands read no settings
 
     return tomllib.loads(text)
@@ -162,8 +155,7 @@ def _understood(text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> tuple[str, list[Statement], str]:
-    """Return three parts of the settings: the text before the tables of smart-fork's entry, the tables, and the text
-    after them.
+    """Return the text before the tables of smart-fork's entry, the tables, and the text after them.
 
     Raises:
         UnsuitableError: The entry is not written as tables next to each other.
@@ -189,9 +181,7 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
 def _merged(
     tables: list[Statement], there: Mapping[str, Any], entry: Mapping[str, Any], end: str
 ) -> Iterator[Statement]:
-    """Yield the tables `tables` with the values of `entry` instead of those in `there`. New keys come directly after
-    the header.
-    """
+    """Yield the tables with the values of `entry` instead of those in `there`. New keys follow the header."""
     changed = {key: value for key, value in entry.items() if there.get(key) != value}
     own = 0
     for one in tables:
@@ -222,7 +212,7 @@ def _toml(value: Any) -> str:
 
 
 def _checked(made: str, before: str, entry: dict[str, Any] | None) -> str:
-    """Return `made` (the new settings), if it has the same values as `before` except for smart-fork's entry.
+    """Return `made` (the new settings), if only smart-fork's entry differs from the settings `before`.
 
     Raises:
         UnsuitableError: Other settings would change.
@@ -245,9 +235,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _trusted(text: str) -> dict[str, Any]:
-    """Return Codex's notes about the hooks that a person trusts. The key of each is the hook's place in the hooks
-    file.
-    """
+    """Return Codex's notes about the hooks that a person trusts, by each hook's place in the hooks file."""
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
@@ -285,8 +273,7 @@ class CodexHooks(Hooks):
             yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the file config.toml, its text, and its text without the trust in smart-fork's hooks; `None` if a
-        person trusts none of them.
+        """Return config.toml, its text, and its text without the trust in smart-fork's hooks; `None` without trust.
 
         `left` is the text of the hooks file without smart-fork's hooks. In config.toml, each trusted hook has a table,
         named after the hook's place in the hooks file. Comments stay.
@@ -359,9 +346,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _provider() -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the settings of the model provider that Codex uses, from its settings or from the profile in
-    use.
-    """
+    """Return the name and the settings of the model provider in use, from Codex's settings or their profile."""
     said = _settings()
     profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
     name = profile.get("model_provider", said.get("model_provider", _OWN))
@@ -369,7 +354,6 @@ def _provider() -> tuple[str, Mapping[str, Any]]:
 
 
 def _required(name: str, provider: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the environment variables that the model provider `name` needs; empty if it needs none."""
     key = str(provider.get("env_key") or "")
     return (key,) if name != _OWN and is_variable(key) else ()
 
@@ -379,6 +363,5 @@ def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _variables_in(provider: Mapping[str, Any]) -> list[str]:
-    """Return the environment variables that a model provider's settings name."""
     named = (provider.get("env_key"), *dict_in(provider.get("env_http_headers")).values())
     return [one for one in named if is_variable(one)]

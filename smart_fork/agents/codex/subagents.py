@@ -47,9 +47,7 @@ def _logs() -> Mapping[str, Path]:
 
 
 def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
-    """Return True if the session called `name` is a sub-agent that `session`, one of its ancestors, or a sub-agent of
-    these began.
-    """
+    """Return True if `session`, an ancestor, or a sub-agent of these began the sub-agent session `name`."""
     own = {session.session_id, session.parent_id, session.root_id}
     for _ in range(_MAX_DEPTH):
         if (log := logs.get(name)) is None:

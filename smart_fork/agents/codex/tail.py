@@ -1,4 +1,4 @@
-"""The state of a Codex worker in its records: working or waiting, background tasks, token use."""
+"""The state of a Codex session in its records: working or waiting, background tasks, token use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
 
 def _window() -> int | None:
-    """Return the context window in tokens that the newest log with such a number states; `None` if no new log has
-    one.
-    """
+    """Return the context window, in tokens, that one of the newest logs states; `None` if none does."""
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         try:
@@ -109,8 +107,7 @@ def _come_to_rest(states: Mapping[str, Any]) -> log_tail.Steps:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in records. Each has the session's total as its key, so that a repeated count has the
-    same key.
+    """Yield the token counts in records, with the session's total as the key, so that a repeated one has the same key.
 
     The totals of a fork continue from its parent's totals. A fork may have copies of its parent's records with new
     times. Counts after the parent's header, or with the parent's thread id, are marked as the parent's.

@@ -11,9 +11,7 @@ SESSION = "COPILOT_AGENT_SESSION_ID"
 
 
 class Copilot(Agent):
-    """The description of Copilot CLI as an agent: its names, its folder, its program, and the modules of its parts
-    (reader, copier, cutter and so on).
-    """
+    """The description of the agent Copilot CLI (see `Agent`)."""
 
     name = "copilot"
     seen = "1.0.102"

@@ -1,5 +1,4 @@
-"""The running Copilot CLI: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
-processes.
+"""Start commands, processes and screen of Copilot CLI.
 
 Seen with 1.0.102:
 
@@ -28,18 +27,14 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
 
 class CopilotPresence(Presence):
-    """The finder of Copilot CLI's processes, and of the session that each process has open."""
+    """The facet that finds Copilot CLI's processes, and the session that each has open."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
-        """Return whether `words`, a process's command line, resumes the session `session_id`. In Copilot CLI's command
-        lines, an option and its value are one word.
-        """
+        """Return True if `words` resumes the session. In its command lines, an option and its value are one word."""
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the Copilot CLI processes that are recorded by ``inuse.<pid>.lock`` files in the sessions' folders. A
-        file may still exist after its process has ended.
-        """
+        """Yield the processes that ``inuse.<pid>.lock`` files in sessions' folders record; some may have ended."""
         for folder in {sessions(), *((log.parent.parent,) if log else ())}:
             for path in folder.glob("*/inuse.*.lock"):
                 if found := _NOTE.fullmatch(path.name):
@@ -48,9 +43,7 @@ class CopilotPresence(Presence):
 
 
 class CopilotScreen(Screen):
-    """The reader of Copilot CLI's terminal screen. It finds a question to the person, the input line, and whether
-    Copilot CLI is working.
-    """
+    """The facet that reads Copilot CLI's terminal screen."""
 
     typed = re.compile(r"^ ?\u276f(\s*|\s+(?!\d[.)]\s).*)$")
     busy = re.compile(r"^\s*[○◉●◎]\s+\w+.*\besc (interrupt|cancel|esc\b)")
@@ -58,9 +51,7 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """The builder of the command lines that start Copilot CLI. No such command line makes a fork, because Copilot CLI
-    forks only by a command on its screen.
-    """
+    """The facet that makes the commands to start Copilot CLI, which itself forks only by a command on its screen."""
 
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)

@@ -1,8 +1,8 @@
-"""Copies of Copilot CLI's sessions, and conversion of its events for sharing with teammates.
+"""Copies of Copilot CLI's sessions, and the conversion of its events for sharing.
 
 A copy has the events up to the end of an exchange, unchanged and with their ids, as in Copilot CLI's own forks. Its
-last event names the parent session. Events before a compaction are copied too: Copilot CLI itself decides which of
-them its model is sent. A copy that omits exchanges has only messages, calls and results of the remaining exchanges.
+last event names the parent session. Events before a compaction are copied too: Copilot CLI itself decides which of them
+its model is sent. A copy that omits exchanges has only messages, calls and results of the remaining exchanges.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BEGUN = "tool.execution_start"
 
 
 def _sweep() -> None:
-    """Remove the folders of unfinished copies. Their writers were killed before the copy was complete."""
+    """Remove the folders of unfinished copies, whose writers were killed."""
     for left in sessions().glob(f"*/.{EVENTS}.*.tmp"):
         folder = left.parent
         sweep(folder)
@@ -45,17 +45,14 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """A copy of one session's events. If the copy omits exchanges, the remaining events are linked again: each names
-    the event before it as its parent.
-    """
+    """A copy of one session's events. If it omits exchanges, each event names the remaining one before it."""
 
     carried = ("parent",)
     parent: Any = None
     _head: Any = ""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Write ``workspace.yaml`` with the copy's directory and title, and copy the further files of the source
-        session. Add the new paths to `created`.
+        """Write ``workspace.yaml`` with the copy's directory and title, and copy the session's further files.
 
         Without ``workspace.yaml``, Copilot CLI would work in the directory in which it is started.
         """
@@ -72,9 +69,7 @@ class CopilotCopy(Copy):
         return []
 
     def _own(self, record: Record) -> Record:
-        """Return `record` for the copy. The session's first event gets the copy's id and directory; other events stay
-        unchanged.
-        """
+        """Return `record` for the copy: the session's first event gets the copy's id and directory."""
         if record.get("type") == "session.start":
             place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(fold.data_of(record).get("context"))
             record["data"] = fold.data_of(record) | {"sessionId": self._new.id, "context": place}
@@ -142,9 +137,7 @@ class CopilotCopier(Copier):
         return sessions() / new.id / EVENTS
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the session's messages and call starts, each with the number of its turn and its size. A call's start
-        belongs to the turn that made the call.
-        """
+        """Yield the session's messages and call starts, with their turns: a call's start has the turn of the call."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
         for spelled, record in events(session.source_path):
@@ -156,11 +149,6 @@ class CopilotCopier(Copier):
             yield self.sized(number, (spelled, record), sums_up=kind == fold.COMPACTED)
 
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder for a copy whose log is `target`. Return the created paths.
-
-        Raises:
-            ForkRefused: A session of that id exists.
-        """
         if os.path.lexists(target.parent):
             raise ForkRefused(f"A session of this id already exists: {target.parent}")
         _sweep()
@@ -207,11 +195,7 @@ _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
 class CopilotForms(fold.CopilotCodec, Forms):
-    """The converter between Copilot CLI's events and the records that teammates share. It also writes sessions that
-    are handed over from other agents.
-
-    Shared events are in order, so the fields in which an event names its parent are removed.
-    """
+    """The conversion of Copilot CLI's events for sharing, without parents' ids, since they are in order."""
 
     taken = frozenset({"parentId"})
     identity = "id"
@@ -219,8 +203,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
     free = frozenset({"arguments", "result", "error"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the conversation's events up to turn `end`, or all if `end` is `None`. A usage event comes before the
-        answer that it counts, and a call's start before the call's result.
+        """Yield the conversation's events up to turn `end`: usage before its answer, a call's start before its result.
 
         Raises:
             ForkRefused: A turn is missing, because the log changed meanwhile.
@@ -251,9 +234,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
             raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session: a first event, the shared `records`, and an event that names the parent
-        session if there is one. Each event is linked to the one before it.
-        """
+        """Yield the log of a new session: a first event, the shared events, and one that names a parent session."""
         parent: str | None = None
         for record in records:
             if parent is None:
@@ -268,7 +249,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
             yield _event("session.info", {"infoType": "fork", "message": said}, becomes, "forked", parent=parent)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session: a first event, and an event for each utterance.
+        """Yield the log of a new session: a first event, and an event for each message.
 
         Seen with 1.0.102: Copilot CLI sends the model an event's ``content``, and does not load an answer without
         ``messageId``. It does not need the further events that it writes itself around an answer.
@@ -326,9 +307,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return the value of the field `name`, with `change` applied to the paths in it. A field with the model's
-        thoughts stays unchanged, since thoughts may be signed.
-        """
+        """Return a field's value with `change` applied to its paths; thoughts stay, since they may be signed."""
         return value if name in fold.THOUGHTS else super()._mapped(name, value, change, depth)
 
 

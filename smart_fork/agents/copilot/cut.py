@@ -1,6 +1,4 @@
-"""Cuts of Copilot CLI's sessions (turns removed from a log): from the log's events, from files beside it, and from
-rows in Copilot CLI's database.
-"""
+"""The cutter of Copilot CLI's logs (for the removal of turns), of files beside them, and of its database."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ _TABLES = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the tool calls that an event names: the event's own call, the call that needs a permission, or
-    the calls passed to a hook.
-    """
+    """Yield the ids of the tool calls that an event names: its own, one to be permitted, or a hook's."""
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]
     named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
@@ -54,10 +50,9 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 
 
 class CopilotCutter(TreeCutter):
-    """The reader and editor of Copilot CLI's logs (``events.jsonl``) for cuts (turns removed from a log).
+    """The cutter of Copilot CLI's logs (``events.jsonl``): it loads them so that turns can be removed.
 
-    Besides messages, further events may repeat a removed call, prompt or other part of an exchange. A cut removes
-    these events too.
+    Further events may repeat a removed call, prompt or other part of an exchange; a cut removes these too.
     """
 
     codec = CODEC
@@ -112,9 +107,7 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the key of the session's tool call that began the sub-agent `agent`, or an empty tuple if that call
-        is unknown. The sub-agent's events are removed together with the call.
-        """
+        """Return the key of the session's call that began a sub-agent, and that its events share; else empty."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)
@@ -129,11 +122,7 @@ class CopilotCutter(TreeCutter):
         return [one for one in folder.rglob("*") if one.is_file() and one != path]
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return new contents for files beside a log, without text of removed records (`keys`). The session's name is
-        removed if it quotes a removed prompt, and so are rewind points at removed prompts.
-
-        Only files that would change are returned.
-        """
+        """Return new contents for files beside a log: no name that quotes a removed prompt, no rewind points at it."""
         found = {}
         with suppress(OSError):
             workspace = path.with_name(WORKSPACE)
@@ -150,9 +139,7 @@ class CopilotCutter(TreeCutter):
         return found
 
     def forget(self, session: Transcript) -> None:
-        """Delete a session's texts from the database of Copilot CLI's own search. Copilot CLI still resumes the
-        session without these texts.
-        """
+        """Delete a session's texts from Copilot CLI's search database, without which it still resumes the session."""
 
         def change(db: apsw.Connection) -> None:
             for (table,) in db.execute(_TABLES).fetchall():

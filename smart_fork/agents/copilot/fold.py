@@ -1,4 +1,4 @@
-"""Decoding of Copilot CLI's logs into sessions, with sub-agents, family (a session and its forks) and live status.
+"""Copilot CLI's records: decoding them, building sessions from them, sub-agents, families and live status.
 
 An answer's event contains its tool calls, and each result is an event of its own. ``parentId`` links the events to a
 chain, in the order of the file. A sub-agent's events are in the same chain and name the sub-agent. Events without
@@ -42,13 +42,13 @@ _ENDED = re.compile(
 
 
 class CopilotAnswers(PersonAnswers):
-    """The reader of a person's answers in the results of Copilot CLI's question tool."""
+    """The parser of a person's answers to Copilot CLI's questions."""
 
     asking = late(r"(?i)ask_?user")
 
 
 class CopilotCodec(SizedCodec):
-    """The decoder of Copilot CLI's events into items (text, calls, results, thoughts)."""
+    """The decoder of Copilot CLI's events."""
 
     answers = CopilotAnswers()
     shell, not_run = "bash", ("Permission denied", "The user rejected", "Denied by")
@@ -120,7 +120,7 @@ def data_of(record: Mapping[str, Any]) -> Record:
 
 
 def is_of_an_agent(record: Mapping[str, Any]) -> bool:
-    """Return whether an event belongs to a sub-agent, and not to the session itself."""
+    """Return True if an event belongs to a sub-agent, not to the session itself."""
     return record.get("agentId") is not None
 
 
@@ -130,9 +130,7 @@ def requests_in(data: Mapping[str, Any]) -> list[Record]:
 
 
 def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a tool result, and whether the call failed. A shell command's text begins with its exit
-    status.
-    """
+    """Return the text of a tool result, after a shell command's exit status, and True if the call failed."""
     error, shell = data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
@@ -165,7 +163,7 @@ _ASIDE = (
 
 
 class CopilotTree(FolderlessTree):
-    """The builder of a `Session` from one Copilot CLI log, in which events name their parents."""
+    """The fold that builds a session from a Copilot CLI log, in which events name their parents."""
 
     agent = "copilot"
     #: The sub-agent that has this conversation, and to which each ``user.message`` is a prompt; `None` for the session.
@@ -177,15 +175,11 @@ class CopilotTree(FolderlessTree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return whether smart-fork knows this kind of event. All kinds that begin with ``model.`` are known, and
-        belong to a compaction.
-        """
+        """Return True if this kind of event is known. Those beginning with ``model.`` belong to a compaction."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
-        """Read the next event of the log. `Tree` expects different field names, so the event's fields are renamed
-        first.
-        """
+        """Add the next event of the log, with its fields renamed as `Tree` expects them."""
         record = line.record
         data = data_of(record)
         place = dict_in(data.get("context")) if record.get("type") == "session.start" else {}
@@ -200,9 +194,7 @@ class CopilotTree(FolderlessTree):
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
-        """Remember the parent session, if this event names it. Despite this method's name, no title is read: it is in
-        a file beside the log.
-        """
+        """Note the parent session, if this event names it. A title is in a file beside the log."""
         if parent := forked_from(record):
             self.facts |= {"parent": parent, "copied": True}
 
@@ -236,13 +228,11 @@ class CopilotTree(FolderlessTree):
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """Return who began the session: a person or a program. A script's prompts cannot be told from a person's."""
+        """Return who began the session. A script's prompts cannot be told from a person's."""
         return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
-        """Return the name that a person gave the session, from ``workspace.yaml`` beside the log. Return an empty text
-        if the session has no such name.
-        """
+        """Return the name that a person gave the session, from ``workspace.yaml`` beside the log; else empty."""
         try:
             with open_regular(self.path.with_name(WORKSPACE)) as file:
                 said = file.read(_MOST).decode("utf-8", "replace")
@@ -256,27 +246,23 @@ class CopilotTree(FolderlessTree):
 
 
 def is_typed(data: Mapping[str, Any]) -> bool:
-    """Return whether a ``user.message`` is a prompt from a person, or from a script in a person's place."""
+    """Return True if a ``user.message`` is a prompt from a person, or from a script in a person's place."""
     return data.get("source") in (None, "user")
 
 
 def asks(record: Mapping[str, Any]) -> bool:
-    """Return whether an event is a prompt from outside to the session itself. Prompts to a sub-agent, and prompts that
-    Copilot CLI wrote, are not.
-    """
+    """Return True if an event is a prompt to the session itself, not to a sub-agent or written by Copilot CLI."""
     return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
 
 
 def loaded_by(data: Mapping[str, Any]) -> int:
-    """Return the number of tokens in the model's context after a request and its answer. `data` is from Copilot CLI's
-    usage event.
-    """
+    """Return the tokens in the context after a request and its answer, from the data of a usage event."""
     usage = dict_in(data.get("usage"))
     return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
 
 
 def forked_from(record: Mapping[str, Any]) -> str:
-    """Return the id of the parent session, if this is the event by which a fork names it; empty for other events."""
+    """Return the id of the parent session, if this is the event by which a fork names it; else empty."""
     data = data_of(record)
     if record.get("type") != "session.info" or data.get("infoType") != "fork":
         return ""
@@ -290,7 +276,7 @@ _TOOL, _STARTED = "task", "subagent.started"
 
 
 class CopilotSubAgents(SubAgents):
-    """The reader of Copilot CLI's sub-agents. Their events are in the log of the session that began them."""
+    """The facet that reads Copilot CLI's sub-agents, whose events are in the log of their session."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         if not any(call.name == _TOOL for turn in session.turns for call in turn.tool_calls):
@@ -310,9 +296,7 @@ class CopilotSubAgents(SubAgents):
 
 
 class _SubAgentTree(CopilotTree):
-    """The builder of a sub-agent's conversation from the log of its session. Events of the session itself and of
-    further sub-agents only serve as links between the sub-agent's events.
-    """
+    """The fold of a sub-agent's conversation in its session's log. Other events only link the sub-agent's."""
 
     def feed(self, line: Line) -> None:
         record = line.record
@@ -330,9 +314,7 @@ class _SubAgentTree(CopilotTree):
 
 
 class CopilotHeads(Heads):
-    """The reader of how Copilot CLI's logs begin. The first messages that two logs share tell which session a fork
-    came from.
-    """
+    """The facet that finds the parents of Copilot CLI's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
@@ -340,9 +322,7 @@ class CopilotHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
-        """Return the messages of the log `kin`, in order. Messages before the event that names the parent session are
-        marked as copied from it.
-        """
+        """Return the log's messages in order; those before the event that names the parent are marked as copied."""
         said: list[str] = []
         inherited = 0
         for line in LineReader(kin.path):
@@ -357,7 +337,7 @@ class CopilotHeads(Heads):
 
 
 def _said(record: Mapping[str, Any]) -> str:
-    """Return the event's id if it is a message of the session itself; empty for other events."""
+    """Return the event's id if it is a message of the session itself; else empty."""
     kind, identity = record.get("type"), record.get("id")
     is_message = kind in SAID and kind != COMPACTED and not is_of_an_agent(record)
     return identity if is_message and isinstance(identity, str) else ""

@@ -1,7 +1,6 @@
-"""The adapter that finds and reads Copilot CLI's logs, ``<home>/session-state/<session-id>/events.jsonl``, with an
-event a line.
+"""Copilot CLI's logs: ``<home>/session-state/<session-id>/events.jsonl``, with one event on each line.
 
-Each event names its parent in ``parentId``.
+``parentId`` links the events.
 """
 
 from __future__ import annotations
@@ -29,15 +28,13 @@ def sessions() -> Path:
 
 
 def name_in(workspace: str) -> str:
-    """Return the name that a person gave a session. `workspace` is the text of the session's ``workspace.yaml``.
-    Return an empty text if it has no such name.
-    """
+    """Return the name that a person gave a session, from the text of its ``workspace.yaml``; else empty."""
     name = _NAME.search(workspace) if _NAMED.search(workspace) else None
     return _scalar(name[1].strip()) if name else ""
 
 
 def _scalar(text: str) -> str:
-    """Decode a YAML string value that is on one line. Return an empty text for other values."""
+    """Return the YAML string on one line; empty for other values."""
     if text.startswith('"'):
         return text_in(json_in(text))
     if text.startswith("'"):
@@ -46,21 +43,15 @@ def _scalar(text: str) -> str:
 
 
 class CopilotStorage(Storage):
-    """The rule for the directories from which Copilot CLI can resume a session."""
+    """The rule for the directories in which Copilot CLI can resume a session."""
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return whether Copilot CLI, started in `directory`, would work in `directory` after it resumes the session
-        `log`.
-
-        Copilot CLI changes to the session's own directory, `cwd`, as long as that exists.
-        """
+        """Return True unless Copilot CLI would change from `directory` to the session's own directory, `cwd`."""
         return cwd == str(directory) or not Path(cwd).is_dir()
 
 
 class CopilotAdapter(TreeAdapter):
-    """The adapter that finds and reads Copilot CLI's sessions; version 1.0.102 seen. Each session has a folder of its
-    own.
-    """
+    """The adapter that finds and reads Copilot CLI's sessions, each in a folder of its own; seen with 1.0.102."""
 
     name = "copilot"
     depth = 1
@@ -78,9 +69,7 @@ class CopilotAdapter(TreeAdapter):
         return newest_first(file for place in places if (file := self.log_at(str(place))))
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the names of the folders in which further logs of the session in the folder `own` may be. The only
-        name is `own`, since each session has its own folder.
-        """
+        """Return only the folder `own`, since each session has its own folder."""
         return (own,)
 
     def id_of(self, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The settings of Copilot CLI that smart-fork reads and changes: its MCP servers, its login and its hooks.
+"""Copilot CLI's settings: MCP servers, login and hooks.
 
 Seen with 1.0.102:
 
@@ -20,20 +20,18 @@ from smart_fork.agents.settings import Hooks, JsonRegistration, Login
 
 
 class CopilotRegistration(JsonRegistration):
-    """The registration of smart-fork's MCP server as an entry of Copilot CLI's ``mcp-config.json``."""
+    """The registration of smart-fork's MCP server in Copilot CLI's ``mcp-config.json``."""
 
     file = "mcp-config.json"
     client = ("copilot-cli", "2025-11-25")
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the settings entry for an MCP server that the command `words` starts. The entry lists all tools
-        ("*"), since Copilot CLI offers only the tools that are listed.
-        """
+        """Return the entry for a server that `words` starts, with all tools ("*"): others are not offered."""
         return {"type": "local", "tools": ["*"], **super().wanted(words, env, before)}
 
 
 class CopilotLogin(Login):
-    """The check whether a person is logged in to Copilot CLI, from its stored login and environment variables."""
+    """The facet that knows how Copilot CLI logs in."""
 
     command = "copilot login"
     #: The last variable names the server of a person's own model.
@@ -45,7 +43,7 @@ class CopilotLogin(Login):
 
 
 class CopilotHooks(Hooks):
-    """The installation of smart-fork's hooks in Copilot CLI's settings, and the translation of its events."""
+    """The facet that knows Copilot CLI's hooks."""
 
     edits = "Edit|MultiEdit"
     recalls = False

@@ -1,6 +1,4 @@
-"""The agent Cursor. smart-fork reads the sessions of Cursor's agent, and can cut the conversations in the editor's
-database.
-"""
+"""The description of Cursor, whose agent's sessions are read, and whose editor's conversations can be cut."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from smart_fork.agents.description import Home
 
 
 class Cursor(Agent):
-    """The description of Cursor as an agent: its names, its folder, and the modules of its parts (reader, decoder,
-    cutter). smart-fork does not start Cursor.
-    """
+    """The description of the agent Cursor (see `Agent`), which smart-fork does not start."""
 
     name = "cursor"
     title = "Cursor"

@@ -1,5 +1,6 @@
-"""Cuts of Cursor's conversations (turns removed from a conversation). Cursor's database is not changed: a cut writes
-the remaining turns to a side-car, a file beside the database.
+"""The cutter of Cursor's conversations: it writes the remaining turns to a side-car, a file beside the database.
+
+Cursor's database itself is not changed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDE
 
 
 def default_cursor_path() -> Path:
-    """Return the path on this platform of the database with Cursor's conversations. It need not exist."""
+    """Return the path on this platform of the database with Cursor's conversations, which need not exist."""
     below = Path("Cursor/User/globalStorage/state.vscdb")
     if platform.system() == "Darwin":
         return Path.home() / "Library/Application Support" / below
@@ -41,25 +42,17 @@ def default_cursor_path() -> Path:
 
 
 def conversation_of(record: dict[str, Any]) -> str:
-    """Return the id of the conversation that a record belongs to, or an empty text if the record names none. The
-    record is from a side-car (the file that holds what cuts have left of Cursor's conversations).
-    """
+    """Return the id of the conversation that a side-car's record belongs to; empty if it names none."""
     return str(record.get("composerId") or "")
 
 
 def side_car(path: Path) -> Path:
-    """Return the file to which a cut of `path` is written. If `path` is a database, it is the side-car file beside it.
-    If `path` is a side-car, it is `path` itself.
-    """
+    """Return the file to which a cut of `path` is written: a file beside a database, or the side-car `path` itself."""
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
 def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], FileVersion | None]:
-    """Return the turns of the conversation `composer` in the side-car file, which earlier cuts have left, and the
-    side-car's stamp (size and hash).
-
-    If there is no side-car, return an empty list and `None`.
-    """
+    """Return the turns that cuts have left of a conversation, and the side-car's version; `None` without one."""
     if not side.is_file():
         return [], None
     session = _load_side_car(side, composer)
@@ -69,9 +62,7 @@ def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], File
 def _added(
     bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
 ) -> list[TranscriptTurn]:
-    """Return the bubbles (Cursor's messages) that Cursor added after the last cut. These come after the last bubble in
-    `left`, the turns that earlier cuts have left, and no earlier cut removed them.
-    """
+    """Return the bubbles (messages) that Cursor added after the last cut: those after the last one that is `left`."""
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
     last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
@@ -95,8 +86,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _load_side_car(path: Path, composer: str) -> Transcript:
-    """Load the conversation `composer` from a side-car (the file that a cut of Cursor's database writes), or the
-    side-car's first conversation if `composer` is empty.
+    """Load the conversation `composer` from a side-car, by default its first one.
 
     Raises:
         Usage: The side-car has no conversation.
@@ -120,9 +110,7 @@ def _load_side_car(path: Path, composer: str) -> Transcript:
 
 
 def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
-    """Return a bubble (one message in Cursor's database) as a turn. `kept` is the line that holds the bubble, or the
-    line's place in a file.
-    """
+    """Return a bubble (a message in Cursor's database) as a turn. `kept` is its line, or the line's place in a file."""
     said = next(
         (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
     )
@@ -154,25 +142,20 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """The reader and editor of Cursor's conversations for cuts (turns removed from a conversation). It reads the
-    database ``state.vscdb`` and the side-cars ``….excised.jsonl``, files that hold what cuts have left.
-    """
+    """The cutter of Cursor's conversations, in the database ``state.vscdb`` or in side-cars ``….excised.jsonl``."""
 
     suffixes = (*DATABASES, ".jsonl")
 
     def detect(self, path: Path) -> bool:
-        """Return whether this cutter handles a file. It handles a database, recognized by its name, and a side-car
-        (the file that a cut writes), recognized by its first line.
-        """
+        """Return True for a database, recognized by its name, or a side-car, recognized by its first line."""
         if path.suffix.lower() in DATABASES:
             return path.is_file()
         return {"composerId", "bubble"} <= first_record(path).keys()
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """Load the conversation `composer`, or the one with most bubbles (Cursor's messages) if `composer` is empty.
+        """Load a conversation, by default the one with most bubbles (messages).
 
-        From a database, load what earlier cuts have left of the conversation, and the bubbles that Cursor has added
-        since.
+        From a database, load what earlier cuts have left of it, and the bubbles that Cursor has added since.
 
         Raises:
             NotFound: The file or the conversation does not exist.
@@ -202,9 +185,7 @@ class CursorCutter(Cutter):
         return default_cursor_path()
 
     def conversations(self, path: Path) -> list[tuple[str, int]]:
-        """Return the id and the number of bubbles (Cursor's messages) of each conversation in a database, most bubbles
-        first.
-        """
+        """Return the id and the number of bubbles (messages) of each conversation, most bubbles first."""
         counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
@@ -215,9 +196,7 @@ class CursorCutter(Cutter):
         return side_car(path)
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of all conversations except this one in the side-car, so that writing this one keeps them.
-        One side-car (the file that cuts write) holds all cut conversations of a database.
-        """
+        """Return the lines of other conversations in the side-car, so that writing this one keeps them."""
         side = side_car(session.source_path.resolve())
         if not side.is_file():
             return []

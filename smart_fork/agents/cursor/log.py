@@ -1,4 +1,4 @@
-"""The adapter that finds sessions of Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``.
+"""Logs of Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``.
 
 Records are messages in Anthropic's form, without ids and times. The form is known from public sources only:
 ``tests/fixtures/cursor/README.md`` names them.
@@ -28,16 +28,14 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 
 
 class CursorCodec(ReadCodec):
-    """The decoder of the messages of Cursor's agent into items (text, calls, results)."""
+    """The decoder of the messages of Cursor's agent."""
 
     tools = MappingProxyType({"Shell": "Bash", "StrReplace": "Edit"})
     starting = ("Task", "Agent")
     shell = "Shell"
 
     def decode(self, record: Record) -> Item:
-        """Return the text, calls and results in a message. A result without a call's id is skipped, since it could
-        belong to any call.
-        """
+        """Return the item in a message, without results that name no call."""
         item = item_of(_content(record))
         text = "\n\n".join(_TYPED.findall(item.text)) or item.text.replace(_NOT_KEPT, "").strip()
         return item._replace(text=text, results=tuple(one for one in item.results if one.id))
@@ -52,9 +50,7 @@ class CursorCodec(ReadCodec):
 
 
 class CursorAdapter(ReadAdapter):
-    """The adapter that finds and reads the sessions of Cursor's agent. Logs of sub-agents are in a folder below their
-    session's folder.
-    """
+    """The adapter that finds and reads sessions of Cursor's agent, with sub-agents' logs in a folder below."""
 
     name = "cursor"
     resumes = ("cursor-agent", "--resume")
@@ -66,10 +62,7 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """Return the working directory of a log, guessed from the name of its project folder. That name is a slug: the
-        directory's path with hyphens for other characters. Return an empty text if no directory, or more than one, has
-        that slug.
-        """
+        """Return the directory whose path the project folder's name stands for; empty unless exactly one exists."""
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
         return found[0] if len(found) == 1 else ""
@@ -80,9 +73,7 @@ def _content(record: Record) -> object:
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:
-    """Yield the directories below `folder` that have the slug `slug`. A slug is the directory's path, relative to
-    `folder`, with hyphens instead of slashes and special characters.
-    """
+    """Yield the directories below `folder` with this slug: the path with hyphens for other characters."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:

@@ -1,4 +1,4 @@
-"""The base of cutters (the facets that load an agent's transcripts for cuts), and the reading of a transcript's lines.
+"""The base of cutters, the facets that load an agent's logs for cuts (removals of turns), line by line.
 
 Lines keep their byte positions. Only `Cutter.detect` and `Cutter.load` are required of an agent.
 """
@@ -40,7 +40,7 @@ from smart_fork.json_text import respelled
 
 
 class Files:
-    """The functions that read, replace and delete transcripts that are plain files."""
+    """Reads, replaces and deletes transcripts (logs for cuts) that are plain files."""
 
     def has(self, path: Path) -> bool:
         """Return True if the transcript exists."""
@@ -51,7 +51,6 @@ class Files:
         return stamp_of(now) if (now := disk.look(path)) else None
 
     def content(self, path: Path) -> Iterator[bytes]:
-        """Yield the bytes of a transcript in pieces."""
         with path.open("rb") as file:
             yield from pieces(file.read)
 
@@ -61,7 +60,7 @@ class Files:
             return all(piece == file.read(len(piece)) for piece in before)
 
     def replace(self, path: Path, pieces: Iterable[bytes], expected: FileVersion | None, disk: Disk = DISK) -> None:
-        """Replace a transcript, completely or not at all. `expected` is the version to replace.
+        """Replace a transcript, completely or not at all, if it still has the version `expected`.
 
         Raises:
             ForkRefused: The transcript has changed.
@@ -113,8 +112,7 @@ class Cutter(Files, AgentFacet, ABC):
         """
 
     def newest(self) -> Path | None:
-        """Return the newest transcript, for commands that name none; `None` if the agent's logs do not tell which one
-        is newest.
+        """Return the newest transcript, for commands that name none; `None` if the logs do not tell.
 
         Raises:
             NotFound: There is no transcript.
@@ -133,9 +131,7 @@ class Cutter(Files, AgentFacet, ABC):
         )
 
     def public(self) -> Mapping[str, object]:
-        """Return the names that the module `smart_fork.excise` exports for this agent, with their values. Existing
-        scripts use these names.
-        """
+        """Return names with values that `smart_fork.excise` exports for this agent, for existing scripts."""
         return {}
 
     def written(self, path: Path) -> Path:
@@ -143,7 +139,7 @@ class Cutter(Files, AgentFacet, ABC):
         return path
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of other sessions in the same file, which must be written again when this session is cut."""
+        """Return the lines of other sessions in the same file, which must be written again with this one."""
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
@@ -159,15 +155,11 @@ class Cutter(Files, AgentFacet, ABC):
         return turn.role != "system"
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-        """Return `numbers`, the message number of each line (`None` without one), completed: a line that repeats a
-        message gets the message's number.
-        """
+        """Return the message number of each line: a line that repeats a message gets the message's number."""
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return True if the transcript has a record with one of `keys` (names that all copies of a record share).
-        Records of the session's ancestors do not count.
-        """
+        """Return True if the transcript's own records have one of `keys` (names that all copies of a record share)."""
         try:
             with only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)
@@ -195,35 +187,26 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the records on a line of a snapshot (a transcript saved before a cut) as bytes, spelled like
-        `TranscriptTurn.raw`, so that both can be compared.
-        """
+        """Return a snapshot line's records as bytes, spelled like `TranscriptTurn.raw`, to compare both."""
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
-        """Return new contents, by path, for files beside a transcript that a cut keeps: the records with these keys
-        are left out.
-        """
+        """Return new contents, by path, for files beside a transcript, without the records with these keys."""
         return {}
 
     def forget(self, session: Transcript) -> None:
-        """Delete data that the agent derived from a session and keeps elsewhere. A rollback (undoing a cut) does not
-        restore the data.
+        """Delete data that the agent derived from a session and keeps elsewhere. A rollback does not restore it.
 
         Raises:
             ForkRefused: The data cannot be deleted now.
         """
 
     def others(self, path: Path) -> list[Path]:
-        """Return the session's other files. They hold records that the transcript no longer has, such as turns that a
-        rewind (return to an earlier prompt) removed.
-        """
+        """Return the session's other files, with records that it no longer has, such as turns before a rewind."""
         return []
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
-        """Return the logs of all forks that read records of the files `paths`, from record number `first` on. Also
-        return the logs of forks that read records of those logs.
-        """
+        """Return the logs of all forks that read records of `paths`, from record number `first` on, also indirectly."""
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
@@ -238,10 +221,9 @@ _FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
 
 
 class SeenLine(NamedTuple):
-    """Facts of a line: its turn, the id of its session, and the texts that connect lines which repeat others.
+    """A line's turn, the id of its session, and the texts that connect lines which repeat others.
 
-    `said` is the line's text, `None` if no line can repeat it. If this line repeats the text of another line,
-    `repeats` is that text.
+    `said` is the line's text, `None` if no line can repeat it; `repeats` is the text of another line that it repeats.
     """
 
     turn: TranscriptTurn
@@ -295,9 +277,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file, without blank ones. The limit on the time for reading sessions can end the
-    lines early when turns are listed, but never for a cut.
-    """
+    """Yield the lines of an open file, without blank ones; to list turns, only while the time limit lasts."""
     end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
@@ -317,7 +297,7 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
 
 
 def opened(path: Path) -> tuple[IO[bytes], FileVersion]:
-    """Return an open file and its version, which is taken before the first byte is read.
+    """Return an open file and its version, taken before the first byte is read.
 
     Raises:
         NotFound: The file does not exist.
@@ -347,9 +327,7 @@ def first_record(path: Path) -> dict[str, Any]:
 
 
 def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
-    """Return True if a record in the file has one of `keys` in the field `field`. The bytes are searched without
-    decoding JSON.
-    """
+    """Return True if a record has one of `keys` in `field`. The bytes are searched without decoding JSON."""
     named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
     with suppress(OSError), open_regular(path) as file:
         found = (one[1] for piece in overlapping(pieces(file.read)) for one in named.finditer(piece))
@@ -363,9 +341,7 @@ def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield `pieces` (consecutive parts of a file), each preceded by the end of the piece before it, so that no word
-    is split.
-    """
+    """Yield `pieces` of a file, each preceded by the end of the one before, so that no word is split."""
     rest = b""
     for piece in pieces:
         yield rest + piece
@@ -379,9 +355,7 @@ def stamp_of(info: os.stat_result) -> FileVersion:
 
 @contextmanager
 def feeding(fold: LineFold | None) -> Iterator[None]:
-    """Within this context, also pass the lines of a log that is read for a cut to `fold`, which builds a session from
-    them. So the log is read only once.
-    """
+    """Within this context, pass the lines of a log that is read for a cut also to `fold`: it is read only once."""
     before = _FED.set(fold)
     try:
         yield
@@ -400,7 +374,7 @@ def only_prompts_previewed() -> Iterator[None]:
 
 
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
-    """Return a preview of about 120 characters on one line, masked."""
+    """Return a masked preview of about 120 characters on one line."""
     if not prompt and not _ALL_PREVIEWED.get():
         return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
@@ -443,17 +417,16 @@ def turn_of(
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, with whitespace collapsed. A line that repeats a text is recognized by it."""
+    """Return the beginning of a text, with whitespace collapsed, by which lines that repeat it are recognized."""
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
 
 
 def with_sources(
     turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
 ) -> tuple[TranscriptTurn, ...]:
-    """Return `turns`; each turn that repeats another's text is linked to that other turn.
+    """Return `turns`, with each turn that repeats another's text linked to the nearest such turn.
 
-    By turn id, `heads` has the beginnings of texts that can be repeated, `copies` the beginnings of texts that repeat
-    one. If several turns have the same text, the link goes to the nearest.
+    By turn id, `heads` has the beginnings of texts that can be repeated, `copies` those of texts that repeat one.
     """
     order = {turn.id: position for position, turn in enumerate(turns)}
     saying: defaultdict[str, list[str]] = defaultdict(list)
@@ -476,8 +449,9 @@ Edits = Mapping[int, bytes]
 
 
 def rewritten(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
-    """Return the line `raw` with its JSON objects changed by `change`, which returns True if it changed one. Unchanged
-    values keep their spelling.
+    """Return the line `raw` with its JSON objects changed by `change`, which returns True if it changed one.
+
+    Unchanged values keep their spelling.
     """
     done = []
     touched = False

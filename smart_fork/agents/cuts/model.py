@@ -1,4 +1,4 @@
-"""A transcript for cuts: one `TranscriptTurn` for each line; and the fields that cuts never search or change."""
+"""A transcript for cuts (removals of turns), a `TranscriptTurn` for each line; and fields that cuts never change."""
 
 from __future__ import annotations
 
@@ -104,9 +104,7 @@ class TranscriptTurn:
 
     @property
     def told_again(self) -> str:
-        """The id of the message that this turn repeats, if the turn is an event (a record for the screen); else empty.
-        A list of messages may show the message or the event.
-        """
+        """The id of the message that this turn, an event for the screen, repeats; else empty."""
         named = (key.removeprefix("turn:") for key in self.repeats if key.startswith("turn:"))
         return next(named, "") if self.role == "system" else ""
 
@@ -128,11 +126,11 @@ class TranscriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A transcript that can be cut. `composer_id` names one session of a file with several.
+    """A log from which turns can be removed. `composer_id` names one session of a file with several.
 
-    With `padded`, blanks replace the bytes of cut text, so that all other bytes keep their positions. `numbers` are
-    the message numbers of the turns, if known; several turns can have one number, and some have none. `conversation`
-    is the session, read from the same log, to which the numbers belong.
+    With `padded`, blanks replace the bytes of cut text, so that all other bytes keep their positions. `numbers` are the
+    message numbers of the turns, if known; several turns can have one number, and some have none. `conversation` is the
+    session, read from the same log, to which the numbers belong.
     """
 
     #: The tool of an unknown agent.
@@ -186,9 +184,7 @@ PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_fixed_field(name: str, value: object) -> bool:
-    """Return True if a field is never searched or changed: an id, a signature or encrypted data. Exception: a field
-    ``data`` is searched if it has an object.
-    """
+    """Return True for an id, a signature or encrypted data (not for an object ``data``): never searched or changed."""
     return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
         "signature"
     )

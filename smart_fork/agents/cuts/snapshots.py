@@ -50,10 +50,9 @@ class Snapshot:
 class NotedChange:
     """One logged change of one file (see `note`). Fields that the log entry lacks are empty.
 
-    `keys` are the keys (names that all copies share) of removed records, `masked` the keys of records with masked
-    secrets. `below` are sessions made from this one, `above` the sessions that it was made from. `unclear` are
-    sessions with the same records, if it is unknown which session was first. With `beside`, the file is not a
-    transcript but a removed file beside one.
+    `keys` are the keys (names that all copies share) of removed records, `masked` those of records with masked secrets.
+    `below` are sessions made from this one, `above` those that it was made from. `unclear` are sessions with the same
+    records, if it is unknown which was first. With `beside`, the file is a removed one beside a transcript.
     """
 
     ts: str = ""
@@ -86,8 +85,7 @@ def folder_of(session_id: str) -> Path:
 
 
 def save(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
-    """Save the bytes of the transcript `source` as a snapshot (a copy from before a cut); return `None` if `source`
-    does not exist. `files` reads the agent's transcripts.
+    """Save the bytes of the transcript `source` as a snapshot (a copy from before a cut); `None` without a transcript.
 
     Raises:
         OSError: The snapshot cannot be written.
@@ -115,21 +113,13 @@ def prune(now: datetime) -> None:
 
 
 def forget(session_id: str) -> None:
-    """Delete all snapshots of a session.
-
-    Raises:
-        OSError: A file could not be deleted.
-    """
+    """Delete all snapshots of a session."""
     with suppress(FileNotFoundError):
         shutil.rmtree(folder_of(session_id))
 
 
 def discard(identities: Sequence[str]) -> list[Snapshot]:
-    """Delete these snapshots, all or none. Their cuts cannot be undone afterwards.
-
-    Raises:
-        NotFound, Usage: See `find`.
-    """
+    """Delete these snapshots, all or none. Their cuts cannot be undone afterwards."""
     found = list({one.path: one for one in map(find, identities)}.values())
     for one in found:
         one.path.unlink(missing_ok=True)
@@ -146,7 +136,7 @@ def snapshots(session_id: str = "") -> list[Snapshot]:
 
 
 def of_session(reference: str) -> list[Snapshot]:
-    """Return the snapshots of the session with an id that begins with `reference`. The session's log need not exist.
+    """Return the snapshots of the session with an id that begins with `reference`; its log need not exist.
 
     Raises:
         Usage: Several sessions match.
@@ -158,7 +148,7 @@ def of_session(reference: str) -> list[Snapshot]:
 
 
 def find(identity: str) -> Snapshot:
-    """Return the snapshot with this id. The time in the id is enough if only one snapshot has it.
+    """Return the snapshot with this id. Its time is enough if only one snapshot has it.
 
     Raises:
         Usage: The text is no snapshot id, or the time matches several snapshots.
@@ -192,8 +182,7 @@ def note(
     session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Log one change of a transcript. Call it before the change is made, since a snapshot without a log entry is
-    useless.
+    """Log one change of a transcript, before it is made, since a snapshot without a log entry is useless.
 
     Changes made together have the same `change`. For a cut, `more` has the ids that the caller named (`seed_ids`), all
     removed ids (`removed_ids`), kept calls that lose their results (`orphaned`), and the keys, valid in every copy, of
@@ -249,7 +238,7 @@ def _noted(line: bytes) -> NotedChange | None:
 
 
 def _like(default: object, said: object) -> Any:
-    """Return the value `said` of a log entry, converted to the type of `default`, the default of its field."""
+    """Return the value `said` of a log entry, converted to the type of its field's default."""
     if isinstance(default, tuple):
         return tuple(map(str, list_in(said)))
     if isinstance(default, bool):
@@ -258,7 +247,6 @@ def _like(default: object, said: object) -> Any:
 
 
 def _plain(session_id: str) -> str:
-    """Return a session's id as a safe folder name."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", session_id)[:120] or "_"
 
 

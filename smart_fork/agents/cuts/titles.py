@@ -1,8 +1,7 @@
-"""Marks: keyed digests in the log of cuts (removed turns), for titles that quote a cut prompt and for records without
-ids.
+"""Marks: keyed digests in the log of cuts, for titles that quote a removed prompt and for records without ids.
 
-When a prompt is cut, its mark shows which titles quote it, in the session and in copies with the same title. The key
-of the digests stays in smart-fork's folder, so that guessed words cannot be tested against the log alone.
+When a prompt is cut, its mark shows which titles quote it, in the session and in copies with the same title. The key of
+the digests stays in smart-fork's folder, so that guessed words cannot be tested against the log alone.
 """
 
 from __future__ import annotations
@@ -35,17 +34,13 @@ def comparable_title(title: str) -> str:
 
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
-    """Return the mark (keyed digest) of the title that a prompt gives its session; empty if a program injected all of
-    the prompt.
-    """
+    """Return the mark (keyed digest) of the title that a prompt gives its session; empty if a program wrote it."""
     said = strip_boilerplate(prompt[:_PROMPT_CHARACTERS])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 
 def mark_of_title(title: object) -> tuple[str, ...]:
-    """Return the mark (keyed digest) of a title. A prompt that the title quotes has the same mark. Empty without a
-    title.
-    """
+    """Return the mark (keyed digest) that a title shares with the prompt which it quotes; empty without a title."""
     return (_mark(without_suffix(title)),) if isinstance(title, str) and title.strip() else ()
 
 
@@ -70,11 +65,7 @@ def mark(data: bytes) -> str:
 
 
 def keep_key() -> None:
-    """Save the key of the digests, so that marks made from now on can be compared later.
-
-    Raises:
-        OSError: The key cannot be written.
-    """
+    """Save the key of the digests, so that marks made from now on can be compared later."""
     with suppress(FileExistsError):
         write_new(private_dir(state_home()) / _file().name, [secrets.token_bytes(_BYTES)])
 

@@ -19,9 +19,7 @@ SESSION = "GEMINI_SESSION_ID"
 
 
 class Gemini(Agent):
-    """The description of Gemini CLI as an agent: its names, its folder, its program, and the modules of its parts
-    (reader, copier, cutter and so on).
-    """
+    """The description of the agent Gemini CLI (see `Agent`)."""
 
     name = "gemini"
     seen = "0.61.0"

@@ -1,5 +1,4 @@
-"""The running Gemini CLI: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
-processes.
+"""Start commands, processes and screen of Gemini CLI.
 
 Seen with 0.61:
 
@@ -40,9 +39,7 @@ _RULE = re.compile(r"^─{10,}$")
 
 
 class GeminiScreen(Screen):
-    """The reader of Gemini CLI's terminal screen. It finds a question to the person, the input line, and whether
-    Gemini CLI is working.
-    """
+    """The facet that reads Gemini CLI's terminal screen."""
 
     typed = re.compile(r"^ ?[>*!](\s|$)")
     keys = re.compile(r"\(esc\)|" + Screen.keys.pattern, re.IGNORECASE)
@@ -55,18 +52,14 @@ class GeminiScreen(Screen):
         return super().question(mask_screen(plain))
 
     def hears(self, screen: str) -> bool:
-        """Return whether the screen has an input line, where text can be typed. Only lines below the last horizontal
-        rule count; earlier prompts are above it.
-        """
+        """Return True if the screen has an input line below the last horizontal rule; earlier prompts are above."""
         lines = screen.splitlines()
         rule = next((number for number in reversed(range(len(lines))) if _RULE.match(lines[number])), len(lines))
         return super().hears("\n".join(lines[rule:]))
 
 
 class GeminiStarter(OptionStarter):
-    """The builder of the command lines that start Gemini CLI. Gemini CLI's own fork is not used, because it deletes
-    the session that it creates.
-    """
+    """The facet that makes the commands to start Gemini CLI, whose own fork deletes the session it creates."""
 
     resumed = "name"
 
@@ -77,11 +70,10 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCalls(CallerIdentity):
-    """The finder of the session that calls smart-fork's tools.
+    """The facet that finds the session of Gemini CLI that made a tool call.
 
-    Gemini CLI does not tell an MCP server which session calls. So the finder looks at the Gemini CLI process that
-    started the server. The session is the one that the process's command line resumes, or one that began after the
-    process. If several sessions began, it is the one written last, since a prompt was just added to it.
+    Gemini CLI does not tell it. So the process that started the server is asked: the session is the one that its
+    command line resumes, or one that began after it. Of several, it is the one written last: the prompt was just added.
     """
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -103,15 +95,12 @@ class GeminiCalls(CallerIdentity):
 
 
 class GeminiPresence(Presence):
-    """The finder of Gemini CLI's processes. It infers the session that a process has open from the times at which
-    sessions began.
-    """
+    """The facet that finds Gemini CLI's processes, and infers their sessions from the times at which these began."""
 
     forks = ("--session-file",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the Gemini CLI processes that seem to have the session `session_id` open. It is a guess, because
-        Gemini CLI does not record which process has which session open.
+        """Yield the processes that seem to have a session open; Gemini CLI does not record it.
 
         The session of a process is the last one that began in the process's directory after the process started. If
         several processes run there, a process may also have the session that began just after its start.
@@ -129,16 +118,12 @@ class GeminiPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a text that names a Gemini CLI process in the log's directory, or an empty text if there is no such
-        process. The process may have the log open, which Gemini CLI does not record.
-        """
+        """Return a sentence about a Gemini CLI process in the log's directory, which may have it open; else empty."""
         found = next(iter(self._at(log, processes)), None)
         return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
 
     def _at(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
-        """Return the Gemini CLI processes in the working directory of the session `log`. A process that only started
-        Gemini CLI a second time, with more memory, is left out.
-        """
+        """Return the processes in the working directory of `log`, less those that only started a second process."""
         import psutil
 
         root, found = root_of(log.parent.parent), {}

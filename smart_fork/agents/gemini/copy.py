@@ -1,12 +1,12 @@
-"""Copies of Gemini CLI's sessions, and conversion of its messages for sharing with teammates.
+"""Copies of Gemini CLI's sessions, and the conversion of its messages for sharing.
 
 A copy has a header and messages under their own ids, in a file named after the whole new id. Gemini CLI's description
 of the workspace is left out, since the process that resumes the copy adds its own. A tool's result is copied once, in
 its call, even if a message has it as well.
 
 Messages are shared in the order in which they were first written, each in its last version. A compression (older
-messages replaced by a summary) is shared as the log has it: a list of the messages that remained, at the same
-position. So the records that were shared before stay the beginning, even though a compression gives messages new ids.
+messages replaced by a summary) is shared as the log has it: a list of the messages that remained, at the same position.
+So the records that were shared before stay the beginning, even though a compression gives messages new ids.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ from smart_fork.errors import ForkRefused
 
 
 class Replay:
-    """The messages of a Gemini CLI log: those that Gemini CLI would load now, and those that it had before each
-    compression (older messages replaced by a summary).
-    """
+    """The messages that Gemini CLI would load now from a log, and those that it had before each compression."""
 
     def __init__(self, log: Path) -> None:
         """Read all records of `log`.
@@ -65,9 +63,7 @@ class Replay:
         self.given_back = given_back(one.record for one in self.all.values())
 
     def up_to(self, identity: str) -> list[Record]:
-        """Return the messages that Gemini CLI remembered up to the message with the id `identity`, inclusive. Return
-        an empty list if no message has that id.
-        """
+        """Return the messages that Gemini CLI remembered up to this one, inclusive; empty if it is unknown."""
         for messages in reversed(self._states):
             if identity in messages:
                 names = list(messages)
@@ -79,17 +75,13 @@ class GeminiCopy(Copy):
     """A copy of one session, with the messages that Gemini CLI would load from its log."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Write the copy's working directory into the file ``.project_root`` of the copy's folder, unless that file
-        already names a directory.
-        """
+        """Write the copy's directory into ``.project_root`` of its folder, unless that names one already."""
         if self._new.cwd is not None:
             created += claim(target.parent.parent, self._new.cwd)
         return []
 
     def header(self) -> Iterator[bytes]:
-        """Yield the copy's first record, with the copy's session id and ``forkedFrom``, the id of the source session.
-        Gemini CLI does not know the field ``forkedFrom``, but keeps it.
-        """
+        """Yield the first record, with the source session in ``forkedFrom``, which Gemini CLI ignores and keeps."""
         moment = self._new.moment
         cwd = str(self._new.cwd.resolve()) if self._new.cwd else self._source.cwd
         named = {"summary": self._new.title} if self._new.title else {}
@@ -108,9 +100,7 @@ class GeminiCopy(Copy):
         return ((b"", kept) for message in messages if (kept := plain(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield the message `entry` as a line. If the copy omits messages, the token counts are removed from the line,
-        because they would be wrong.
-        """
+        """Yield a message as a line; in an excerpt without token counts, which would be wrong."""
         gone = ("tokens",) if self._excerpt else ()
         yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
 
@@ -156,9 +146,7 @@ _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
 class GeminiForms(GeminiCodec, PartForms):
-    """The converter between Gemini CLI's records and the records that teammates share. It also writes sessions that
-    are handed over from other agents.
-    """
+    """The conversion of Gemini CLI's records for sharing."""
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
     free = frozenset({"args", "result", "response", "resultDisplay"})
@@ -169,7 +157,6 @@ class GeminiForms(GeminiCodec, PartForms):
         return said.records(wanted)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session: a header, then the shared `records`."""
         for number, record in enumerate(records):
             made = self.incoming(record, Identity(becomes.place, {}))
             if number == 0:
@@ -179,9 +166,7 @@ class GeminiForms(GeminiCodec, PartForms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session: a header, a workspace description with the directory, and a message for each
-        utterance.
-        """
+        """Yield the log of a new session: a header, a description of the workspace, and the messages."""
         utterances = list(said)
         first, last = (next((one.moment for one in some if one.moment), "") for some in (utterances, utterances[::-1]))
         yield _head(becomes, first, last)
@@ -220,9 +205,7 @@ class GeminiForms(GeminiCodec, PartForms):
         return _each(record, without)
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without the provider's signatures, which are valid for one account only; `None` if no
-        message is left.
-        """
+        """Return the record without signatures, which are valid for one account; `None` without messages."""
 
         def without(message: Record) -> Record:
             if not isinstance(content := message.get("content"), list):
@@ -233,9 +216,7 @@ class GeminiForms(GeminiCodec, PartForms):
 
 
 class _SharedLog:
-    """The shareable records of one log, in order. A record is a message, or the list in which a compression (older
-    messages replaced by a summary) gave messages new ids.
-    """
+    """The shareable records of one log: messages, and lists in which a compression gave messages new ids."""
 
     def __init__(self, session: Session) -> None:
         self._events: list[Record] = []
@@ -265,9 +246,7 @@ class _SharedLog:
                 self._events[self._places[one.id]] = one.record
 
     def records(self, wanted: Collection[str]) -> Iterator[Record]:
-        """Yield the records up to the last message with an id in `wanted`. Messages that a person has undone by a
-        rewind are left out.
-        """
+        """Yield the records up to the last message in `wanted`, without messages that a rewind removed."""
         last = max((place for one, place in self._places.items() if one in wanted), default=-1)
         for event in self._events[: last + 1]:
             if "$set" not in event:
@@ -299,11 +278,7 @@ def _messages(record: Record) -> list[Record]:
 
 
 def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """Apply `change` to each message in a record, which is one message or has a ``$set`` list of messages.
-
-    Return the changed record, or the record itself if `change` changed nothing. Return `None` if no message with a
-    text, call or result is left.
-    """
+    """Return a record with `change` applied to each of its messages: itself if nothing changed, `None` without any."""
     old = _messages(record)
     new = [change(message) for message in old]
     if new == old:
@@ -339,7 +314,6 @@ def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
 
 
 def _hidden(call: Record, mark: str) -> Record:
-    """Return a tool call with its input and output replaced by the text `mark`."""
     new = {name: all_texts(value, mark) if name == "args" else value for name, value in call.items()}
     if isinstance(call.get("result"), list):
         answer = {"id": call.get("id"), "name": call.get("name"), "response": {"output": mark}}

@@ -1,5 +1,4 @@
-"""Cuts of Gemini CLI's sessions (turns removed from a log): from messages, from lists of messages, and from files
-beside the log.
+"""The cutter of Gemini CLI's logs (for the removal of turns), and of files beside them.
 
 A message is a record on one or more lines, or an element of a list of all remembered messages. A list is one line, and
 a cut removes messages from it.
@@ -38,7 +37,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiCutter(TreeCutter):
-    """The reader and editor of Gemini CLI's logs (``session-….jsonl``) for cuts (turns removed from a log)."""
+    """The cutter of Gemini CLI's logs (``session-….jsonl``): it loads them so that turns can be removed."""
 
     codec = CODEC
     identity, links = "id", ()
@@ -65,9 +64,7 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield the turns of one line. They are the message on the line, or those messages of the line's ``$set`` list
-        that are on no line of their own.
-        """
+        """Yield the turns of one line: its message, or those messages of its list that are on no line."""
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
         told = list(self._memory.take(record))
@@ -117,8 +114,9 @@ class GeminiCutter(TreeCutter):
         return typed_in(record) if record.get("type") == "user" else item.text
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return new lines for rewinds to a message that a cut removes (ids in `gone`). The rewind then names the next
-        remaining message, because a rewind to an unknown id makes Gemini CLI forget all messages.
+        """Return new lines for rewinds to removed messages: each names the next remaining message.
+
+        A rewind to an unknown id makes Gemini CLI forget all messages.
         """
         names = _names(turns, gone)
         edits = {}
@@ -157,9 +155,7 @@ class GeminiCutter(TreeCutter):
         return [one for one in found if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files that belong to the `removed` turns: long tool results, sub-agents' logs, and further names
-        (hard links) of the log itself.
-        """
+        """Return the files of the `removed` turns: long results, sub-agents' logs, and hard links of the log."""
         agents = {name for turn in removed if turn.tool_calls for _, name in named_in(turn.raw)}
         calls = tuple(_OTHER.sub("_", call.id).lower() for turn in removed for call in turn.tool_calls if call.id)
         beside = [one for one in self.files_of(path) if one.stem in agents or one.stem.endswith(calls)]
@@ -169,9 +165,7 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return the new content of ``logs.json``, without the prompts in `keys`. Gemini CLI writes each prompt that
-        is typed on its screen to that file as well. Return nothing if the content would not change.
-        """
+        """Return ``logs.json``, in which Gemini CLI repeats typed prompts, without those in `keys`, if it changes."""
         history, session = path.parents[1] / "logs.json", id_of(path)
         with contextlib.suppress(OSError, ValueError, TypeError):
             told: list[Any] = orjson.loads(history.read_bytes())
@@ -187,8 +181,7 @@ def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
 
 
 def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
-    """Remove the messages with ids in `names` from the ``$set`` list in a record. In a record without that list,
-    remove the fields that describe the conversation, such as its summary. Return whether the record changed.
+    """Remove messages from a record's ``$set`` list, or else descriptions of the conversation. Return True if changed.
 
     The title of a copy by smart-fork stays, unless it quotes a text in `quoted`.
     """

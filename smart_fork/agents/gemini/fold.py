@@ -1,4 +1,4 @@
-"""Decoding of Gemini CLI's logs into sessions, with sub-agents, family (a session and its forks) and live status.
+"""Gemini CLI's sessions, built from its records, and their sub-agents, families and live status.
 
 A session's turns are first the messages that a compression replaced by a summary, then the messages that Gemini CLI
 still remembers. Records have no directory, branch or version. The log's folder tells the directory, or else Gemini
@@ -69,20 +69,14 @@ class KeptMessage(NamedTuple):
 
     @classmethod
     def of(cls, told: MemoryChange, before: Mapping[str, KeptMessage]) -> Self:
-        """Return the message in the change `told`. Its `sums_up` is true if it is a compression's summary, or repeats
-        a message of `before` that is one. `before` maps ids to the messages so far.
-        """
+        """Return the message in a change. It sums up if it is a compression's summary, or repeats one in `before`."""
         old = before.get(told.again) if told.again else None
         summary = told.way == "summary" and told.record.get("type") == "user"
         return cls(told.record, (old is not None and old.sums_up) or summary)
 
 
 def plain(record: Record, known: set[str]) -> Record | None:
-    """Return `record` for a copy, or `None` if it should not be copied.
-
-    Only messages are copied. A message that has only tool results is not copied if `known` has the ids of all their
-    calls, because those calls contain the same results.
-    """
+    """Return a message for a copy; `None` for other records, and for results that are in the calls `known` too."""
     if not sign_of(record):
         return None
     answers = answers_in(record)
@@ -97,7 +91,7 @@ def given_back(messages: Iterable[Record]) -> set[str]:
 
 
 class GeminiFold(fold.LineFold):
-    """The builder of a `Session` from the records of one Gemini CLI log."""
+    """The fold that builds a session from the records of one Gemini CLI log."""
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
@@ -105,9 +99,7 @@ class GeminiFold(fold.LineFold):
     naming = (b'"summary"',)
 
     def is_known(self, record: Record) -> bool:
-        """Return whether smart-fork knows this kind of record. Messages are known by their type, headers and changes
-        by their fields.
-        """
+        """Return True for a known record: a message by its type, a header or change by its fields."""
         return super().is_known(record) or not {"sessionId", "$set", "$rewindTo"}.isdisjoint(record)
 
     def begin(self, turns: list[Turn]) -> None:
@@ -116,9 +108,7 @@ class GeminiFold(fold.LineFold):
         self._kept = dict[str, KeptMessage]()
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of the turns' records, each with the turn's position. A tool result that is in a call and
-        also in a message is counted once.
-        """
+        """Return the sizes of the turns' records. A result in a call and in a message is counted once."""
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
             return ()
@@ -147,7 +137,7 @@ class GeminiFold(fold.LineFold):
             self._turns = {one: self._turns[one] for one in order if one in self._turns}
 
     def note(self, record: Record) -> None:
-        """Update the session's facts (name, parent, times, interruption) from a record."""
+        """Note the session's facts (name, parent, times, interruption) in a record."""
         facts = self.facts
         changes = record.get("$set")
         for said in (record, changes) if isinstance(changes, dict) else (record,):
@@ -186,12 +176,11 @@ class GeminiFold(fold.LineFold):
         return origin_by_workers(self.own_id())
 
     def is_copy(self) -> bool:
-        """Return whether the session began in a directory that differs from the directory of the log's folder."""
+        """Return True if the session began in another directory than that of the log's folder."""
         told, here = self.facts.get("hash", ""), root_of(self.path.parent.parent)
         return bool(told and here) and told != digest(here)
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the session's turns in order. Each has the turn before it as its parent."""
         return tuple(
             turn if turn.parent_id == parent else replace(turn, parent_id=parent)
             for turn, parent in zip(self._turns.values(), (None, *self._turns), strict=False)
@@ -204,9 +193,7 @@ class GeminiFold(fold.LineFold):
         return (workspace, "environment_context") if workspace else ("", "")
 
     def _turn(self, told: MemoryChange, raw: bytes) -> Turn:
-        """Return the turn for the message in the change `told`. If the message repeats an earlier one, its turn keeps
-        the earlier turn's time and call results.
-        """
+        """Return the turn of a message, with the time and call results of an earlier message that it repeats."""
         before = self._turns.get(told.again) if told.again else None
         identity, record = intern(told.id), told.record
         text = said_in(record)
@@ -298,9 +285,7 @@ def glance(path: Path) -> Session | None:
 
 
 def is_copy(path: Path) -> bool:
-    """Return whether the log is a copy: its first record names a directory that differs from the directory of the
-    log's folder.
-    """
+    """Return True if a log is a copy: its first record names another directory than that of its folder."""
     found = GeminiFold(path, None, keep_raw=False)
     for line in decode_file(path) if path.suffix == _WHOLE else first_lines(path):
         found.note(line.record)

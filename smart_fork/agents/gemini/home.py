@@ -36,9 +36,7 @@ def projects() -> Path:
 
 
 def root_of(project: Path) -> str:
-    """Return the working directory that the folder `project` belongs to, from the folder's file ``.project_root``.
-    Return an empty text if that file names no directory.
-    """
+    """Return the working directory of the folder `project`, from its file ``.project_root``; else empty."""
     try:
         with (project / ROOT).open("rb") as file:
             told = file.read(_MOST + 1).decode().strip()
@@ -48,9 +46,7 @@ def root_of(project: Path) -> str:
 
 
 def claim(project: Path, directory: Path) -> list[Path]:
-    """Make the folder `project` belong to `directory`, by writing the path into the folder's ``.project_root``. Return
-    that file in a list, or an empty list if it already names a directory.
-    """
+    """Write `directory` into the file ``.project_root`` of the folder `project`; return it if it named none before."""
     root = private_dir(project) / ROOT
     if root_of(project):
         return []
@@ -60,9 +56,7 @@ def claim(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """Return the SHA-256 hash of a directory's path. Gemini CLI writes this hash into logs, and older versions used it
-    as the name of the directory's folder.
-    """
+    """Return the SHA-256 hash of a directory's path, as Gemini CLI writes it into logs, and once named folders."""
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 
 
@@ -85,9 +79,7 @@ def _folders() -> Iterator[Path]:
 
 
 def id_of(path: Path) -> str:
-    """Return the session id of a log: from the log's name, or else from its first record. If neither has one, return
-    the name without suffix.
-    """
+    """Return the session id of a log: from its name, else from its first record, else the name without suffix."""
     if named := _UUID.search(path.stem):
         return named[1]
     try:
@@ -99,7 +91,5 @@ def id_of(path: Path) -> str:
 
 
 def is_named_whole(path: Path) -> bool:
-    """Return whether a log's name has the whole session id. Gemini CLI does not delete such a log when its session is
-    resumed.
-    """
+    """Return True if a log's name has the whole session id, so that Gemini CLI does not delete it."""
     return _UUID.search(path.stem) is not None

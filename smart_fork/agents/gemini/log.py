@@ -1,5 +1,4 @@
-"""The adapter that finds and reads Gemini CLI's logs,
-``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
+"""Gemini CLI's logs: ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
 
 A log has a record a line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork named
 the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper. Old
@@ -96,11 +95,9 @@ class GeminiAdapter(OwnLogs):
         )
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """Return the command line that resumes a session. It is Gemini CLI's own command if the log's name has the
-        whole session id, and ``smart-fork resume`` otherwise.
+        """Return Gemini CLI's own command if the log's name has the whole id, else ``smart-fork resume``.
 
-        If the log's name has only the beginning of the id, Gemini CLI would delete the log after it resumed the
-        session.
+        Gemini CLI would delete a log with only the beginning of the id after it resumed the session.
         """
         safe = any(is_named_whole(path) for path in self.locate(session_id))
         return ("gemini", "--resume", session_id) if safe else ("smart-fork", "resume", session_id)
@@ -112,9 +109,7 @@ class GeminiAdapter(OwnLogs):
             return False
 
     def _logs(self, endings: Iterable[str]) -> Iterator[LogFile]:
-        """Yield the session logs with these file name endings. If one file has two names, yield the name with the
-        whole session id.
-        """
+        """Yield the session logs with these endings. Of a file's two names, the one with the whole id counts."""
         found = [
             file
             for ending in endings
@@ -129,9 +124,7 @@ class GeminiAdapter(OwnLogs):
 
 
 def start_of(log: Path) -> str:
-    """Return the time at which a log's session began, from the log's first record. Return an empty text if that record
-    has no time.
-    """
+    """Return the time at which a log's session began, from its first record; else empty."""
     try:
         return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")
     except OSError:
@@ -149,7 +142,7 @@ def new_name(session_id: str, moment: datetime) -> str:
 
 
 def _is_session(location: str) -> bool:
-    """Return whether a file is the log of a session. Sub-agents' logs are not."""
+    """Return True if a file is the log of a session, not of a sub-agent."""
     _, folder, name = location.rsplit("/", 2)
     return folder == CHATS and (_DATED.match(name) is None or _NAMED.match(name) is not None)
 
@@ -164,22 +157,18 @@ def _has_another_name(file: LogFile) -> bool:
 
 
 class GeminiStorage(Storage):
-    """The rules for where Gemini CLI stores sessions, and from which directories it finds them."""
+    """The rules for where Gemini CLI stores sessions, and in which directories it can resume them."""
 
     def folder(self, directory: Path) -> Path:
         return project_for(directory) / CHATS
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path to which a deleted log is restored: in the same folder, with the whole session id in the
-        name. Gemini CLI would delete a log with a shorter name again.
-        """
+        """Return the path for a restored log, with the whole id in its name: else it would be deleted again."""
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return `True`: smart-fork can make a session available in any directory, by a second name for its log
-        there.
-        """
+        """Return True: smart-fork can give a session's log a second name in any directory."""
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""Gemini CLI's records: decoding of messages, and which messages Gemini CLI remembers after a sequence of records.
+"""Gemini CLI's records: decoding of messages, and which messages it remembers after a sequence of records.
 
 A message's content has parts, each a text, a thought, a call or a result. The records tell which messages of a session
 Gemini CLI remembers:
@@ -49,9 +49,7 @@ _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 
 
 class MadeCall(NamedTuple):
-    """A tool call in a message: its id, its name, its arguments `given`, its status, and its result (`None` while it
-    runs).
-    """
+    """A tool call in a message. `result` is `None` while it runs."""
 
     id: str
     name: str
@@ -68,9 +66,7 @@ def parts_of(content: object) -> list[Record]:
 
 
 def typed_in(record: Record) -> str:
-    """Return only the text that a person typed in a user message. The message's content may also hold files that the
-    text mentions.
-    """
+    """Return the text that a person typed in a user message, without the files that it mentions."""
     shown = record.get("displayContent")
     return parts_text(parts_of(shown)) if shown is not None else said_in(record)
 
@@ -81,14 +77,12 @@ def said_in(record: Mapping[str, Any]) -> str:
 
 
 def is_context(record: Mapping[str, Any]) -> bool:
-    """Return whether a user message was written by Gemini CLI itself, such as its description of the workspace."""
+    """Return True if Gemini CLI itself wrote a user message, such as its description of the workspace."""
     return record.get("type") == "user" and said_in(record).lstrip().startswith(_CONTEXT)
 
 
 def calls_in(record: Record) -> Iterator[MadeCall]:
-    """Yield the tool calls of a message. A message that a compression wrote again has its calls in the content,
-    without results.
-    """
+    """Yield the tool calls of a message; after a compression they are in its content, without results."""
     made = dicts_in(record.get("toolCalls"))
     for call in made:
         result = None if call.get("result") is None else parts_of(call["result"])
@@ -102,17 +96,13 @@ def calls_in(record: Record) -> Iterator[MadeCall]:
 
 
 def answers_in(record: Record) -> list[Record]:
-    """Return the tool results in a message's content. A message contains results if they are not stored in their
-    calls.
-    """
+    """Return the tool results in a message's content, which are not stored in their calls."""
     parts = parts_of(record.get("content"))
     return [answer for part in parts if isinstance(answer := part.get("functionResponse"), dict)]
 
 
 def result_of(call: MadeCall, patch: str = "") -> GivenBack:
-    """Return the result of a tool call: its output, whether the call failed, and the diff `patch`. A shell command's
-    output begins with its exit status.
-    """
+    """Return the result of a tool call, after a shell command's exit status, with the diff `patch`."""
     answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
     texts = [answered(answer) for answer in answers] or [(parts_text(call.result or ()), False)]
     failed = call.status in ("error", "cancelled") or any(failed for _, failed in texts)
@@ -120,16 +110,12 @@ def result_of(call: MadeCall, patch: str = "") -> GivenBack:
 
 
 def results_in(record: Record) -> list[GivenBack]:
-    """Return the tool results in a message's content, each with its call's id, its text, and whether the call
-    failed.
-    """
+    """Return the tool results in a message's content, each with its call's id, text, and True if it failed."""
     return [GivenBack(_id(answer), *answered(answer)) for answer in answers_in(record)]
 
 
 def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a tool result, and whether the call failed. A shell command's text begins with its exit
-    status.
-    """
+    """Return the text of a tool result, after a shell command's exit status, and True if the call failed."""
     output, failed = parts_answer(answer)
     if inside := _UNTRUSTED.match(output):
         output = inside["inside"]
@@ -146,16 +132,14 @@ def _id(call: Mapping[str, Any]) -> str:
 
 
 class GeminiAnswers(JsonAnswers):
-    """The reader of a person's answers in the results of Gemini CLI's question tool."""
+    """The parser of a person's answers to Gemini CLI's questions."""
 
     asking = late(r"(?i)ask_?user")
     behind = late(r"\n\s*The plan is stored at: ")
 
 
 class GeminiCodec(CopyCodec):
-    """The decoder of Gemini CLI's messages into items (text, calls, results, thoughts). A result is in its call, or in
-    another message.
-    """
+    """The decoder of Gemini CLI's messages. A result is in its call, or in another message."""
 
     answers = GeminiAnswers()
     #: Empty, because a call's record has its result: a shell's command is noted with the result.
@@ -207,9 +191,9 @@ MemoryState = tuple[list[str], list[str], list[str]]
 class MemoryChange(NamedTuple):
     """A message that Gemini CLI remembers, or remembers in a new version, after a record of the log.
 
-    `way` tells how the record has the message. It is "said" if the record is the message, and "listed" if the record
-    has it in a list. It is "summary" if a list has it as a compression's summary, or as a new message after that.
-    `again` is the id of the earlier message that this one repeats, or empty.
+    `way` tells how the record has it: "said" if the record is the message, "listed" in a list, and "summary" if a list
+    has it as a compression's summary, or as a new message after that. `again` is the id of the earlier message that
+    this one repeats, or empty.
     """
 
     id: str
@@ -219,9 +203,7 @@ class MemoryChange(NamedTuple):
 
 
 class Memory:
-    """The ids of the messages that Gemini CLI remembers after the records read so far. `past` are the ids of messages
-    that a compression replaced by a summary.
-    """
+    """The ids of the messages that Gemini CLI remembers after the records read so far; `past` were compressed."""
 
     def __init__(self, kept: MemoryState | None = None) -> None:
         before, signs, past = kept or ([], [], [])
@@ -232,9 +214,7 @@ class Memory:
         self.reordered = False
 
     def kept(self) -> MemoryState:
-        """Return this object's state as JSON values: the ids and signatures of remembered messages, and the ids of
-        compressed ones. A `Memory` created from them continues with the next record.
-        """
+        """Return the state as JSON values, from which a new `Memory` continues with the next record."""
         return list(self._signs), list(self._signs.values()), list(self._past)
 
     @property
@@ -301,8 +281,7 @@ class Memory:
 
 
 def sign_of(record: Record) -> str:
-    """Return a hash of a message's text and calls. It stays the same when Gemini CLI writes the message again with
-    another id.
+    """Return a hash of a message's text and calls, the same if Gemini CLI writes it again with another id.
 
     Return "-" for a note that the model is never sent, and "" for a message without a text, call or result.
     """
@@ -320,9 +299,7 @@ def sign_of(record: Record) -> str:
 
 
 def _renamed(new: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Return which message got which new id: new ids, mapped to the ids of `lost` messages with an equal signature.
-    Both arguments map ids to signatures. The last messages are matched first.
-    """
+    """Return new ids, mapped to the ids of `lost` messages with an equal signature, the last ones first."""
     of_sign: dict[str, list[str]] = defaultdict(list)
     for one, sign in lost.items():
         of_sign[sign].append(one)

@@ -1,4 +1,4 @@
-"""The settings of Gemini CLI that smart-fork reads and changes: its MCP servers, its login and its hooks.
+"""Gemini CLI's settings: MCP servers, login and hooks.
 
 Seen with 0.61:
 
@@ -22,16 +22,14 @@ from smart_fork.agents.settings import TIMEOUT, Hooks, JsonRegistration, Login
 
 
 class GeminiRegistration(JsonRegistration):
-    """The registration of smart-fork's MCP server as an entry of Gemini CLI's ``settings.json``."""
+    """The registration of smart-fork's MCP server in Gemini CLI's ``settings.json``."""
 
     client = ("gemini-cli-mcp-client", "2025-06-18")
     said: Mapping[str, str] = {"GEMINI_CLI": "1"}
 
 
 class GeminiLogin(Login):
-    """The check whether a person is logged in to Gemini CLI, from its settings, stored login and environment
-    variables.
-    """
+    """The facet that knows how Gemini CLI logs in."""
 
     command = "gemini"
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -52,9 +50,7 @@ _RENAMED = {"BeforeAgent": "UserPromptSubmit", "AfterAgent": "Stop", "ToolPermis
 
 
 class GeminiHooks(Hooks):
-    """The installation of smart-fork's hooks in Gemini CLI's settings, and the translation of Gemini CLI's event
-    names.
-    """
+    """The facet that knows Gemini CLI's hooks, and the names of its events."""
 
     recalls = False
     #: npm's script, and the process that it starts with more memory.
@@ -62,9 +58,7 @@ class GeminiHooks(Hooks):
     events = ("SessionStart", "BeforeAgent", "AfterAgent", "Notification", "SessionEnd")
 
     def handler(self, command: str) -> dict[str, Any]:
-        """Return the hook's settings entry, which makes a shell run `command`. Gemini CLI expects its timeout in
-        milliseconds.
-        """
+        """Return the settings entry of a hook, with its timeout in milliseconds."""
         return super().handler(command) | {"timeout": TIMEOUT * 1000}
 
     def notes(self, text: str) -> Iterator[str]:

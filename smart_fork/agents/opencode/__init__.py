@@ -1,6 +1,4 @@
-"""The agent OpenCode, seen in version 1.18 (fixtures: ``tests/fixtures/opencode``). OpenCode keeps all sessions in one
-SQLite database.
-"""
+"""The agent OpenCode, seen in version 1.18 (fixtures: ``tests/fixtures/opencode``): one SQLite database."""
 
 from __future__ import annotations
 
@@ -14,17 +12,13 @@ HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "
 
 
 def settings_folder() -> Path:
-    """Return the folder of OpenCode's settings. The folder may not exist. A relative path in the variable
-    ``XDG_CONFIG_HOME`` is ignored, as the XDG specification demands.
-    """
+    """Return the folder of OpenCode's settings. As XDG demands, a relative ``XDG_CONFIG_HOME`` is ignored."""
     named = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
 class OpenCode(Agent):
-    """The description of OpenCode as an agent: its names, its folder, its program, and the modules of its parts
-    (reader, copier, cutter and so on).
-    """
+    """The description of the agent OpenCode (see `Agent`)."""
 
     name = "opencode"
     seen = "1.18.33"

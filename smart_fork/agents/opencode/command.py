@@ -1,5 +1,4 @@
-"""The running OpenCode: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
-processes.
+"""Start commands, processes and screen of OpenCode.
 
 Seen with 1.18:
 
@@ -38,14 +37,10 @@ _LAST = 4
 
 
 class OpenCodeScreen(Screen):
-    """The reader of OpenCode's terminal screen. It finds a question to the person, the input line, and whether
-    OpenCode is working.
-    """
+    """The facet that reads OpenCode's terminal screen."""
 
     def question(self, screen: Masked) -> Question | None:
-        """Return the question that OpenCode asks on this screen, or `None` if it asks nothing. The question's options
-        have no numbers, so smart-fork cannot choose one.
-        """
+        """Return the question on the screen, if any. Its options have no numbers: smart-fork cannot choose one."""
         lines = [printable(line).strip(f" {_BORDER}") for line in screen.splitlines()]
         first = next((i for i in reversed(range(len(lines))) if _ASKS.match(lines[i])), None)
         if first is None:
@@ -61,9 +56,7 @@ class OpenCodeScreen(Screen):
         return any(map(_END.match, lines)) and not any(map(_ASKS.match, lines))
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return whether the lowest input box on the screen contains `text`, so that Enter would send the text. An
-        input box with "Pasted" counts too, because OpenCode shows that instead of a long text.
-        """
+        """Return True if the lowest input box has `text`, or "Pasted", which OpenCode shows for a long text."""
         lines = screen.splitlines()
         end = next((i for i in reversed(range(len(lines))) if _END.match(lines[i])), None)
         if end is None:
@@ -80,16 +73,14 @@ _ID_CHARACTERS = 26
 
 
 class OpenCodeStarter(Starter):
-    """The builder of the command lines that start OpenCode."""
+    """The facet that makes the commands to start OpenCode."""
 
     forks = ("opencode", "-s", "ID", "--fork")
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command line that starts OpenCode as `request` asks. For a fork, the command resumes the fork's
-        session, which smart-fork has imported before, in that session's directory.
-        """
+        """Return the command for a request. A fork resumes the session that smart-fork has imported before."""
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":
             session_id = request.new_session_id
@@ -108,13 +99,12 @@ class OpenCodeStarter(Starter):
 
 
 class OpenCodePresence(Presence):
-    """The finder of OpenCode's processes, and of the session that each process has open."""
+    """The facet that finds OpenCode's processes, and the session that each seems to have open."""
 
     forks = ("--fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the OpenCode processes that seem to have the session `session_id` open. It is a guess, because
-        OpenCode does not record which process has which session open.
+        """Yield the processes that seem to have a session open; OpenCode does not record it.
 
         A process counts if it runs in the session's directory, it started before the session's last change, and the
         session is the newest of that directory. A process with a session id in its command line is skipped.
@@ -130,9 +120,7 @@ class OpenCodePresence(Presence):
                     yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a text that names the process which has OpenCode's database open, or an empty text if no process has.
-        Such a process may write the session `log`, whichever session it shows.
-        """
+        """Return a sentence about the process that has OpenCode's database open, and may write; else empty."""
         process = locked_by(log.parent, *_LOCKED) if log.parent.is_file() else None
         return "" if process is None else f"process {process} has OpenCode's database open"
 
@@ -144,10 +132,7 @@ _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE pare
 
 
 def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
-    """Return a session's directory and the time of the session's last change in Unix seconds.
-
-    Return `None` if a second session of that directory changed later, or if the database cannot be read.
-    """
+    """Return a session's directory and last change in Unix seconds; `None` if another there changed later."""
     try:
         with opened(database) as db:
             one, directory, moment = db.execute(_NEWEST, (session_id,)).fetchone() or ("", "", 0.0)
@@ -157,10 +142,9 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
 
 
 class OpenCodeBirths(Births):
-    """The reader of how sessions began: their time, directory and first prompt. By these facts smart-fork recognizes
-    which session was created by a worker (an agent that smart-fork started).
+    """The facet that recognizes which new session a started worker (an agent) has created.
 
-    A fork's session is not recognized this way, because smart-fork chooses its id.
+    A fork's session needs no recognition, because smart-fork chooses its id.
     """
 
     def birth(self, log: Path) -> Birth | None:

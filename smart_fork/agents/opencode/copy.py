@@ -1,8 +1,7 @@
-"""Copies of OpenCode's sessions: JSON documents with new ids, which ``opencode import`` writes into OpenCode's
-database.
+"""Copies of OpenCode's sessions: JSON documents with new ids, which ``opencode import`` writes into its database.
 
-The import puts a session into the project and the directory in which the command runs. It overwrites nothing: a
-message whose id is already in the database stays unchanged. OpenCode sorts messages by time, and then by id.
+The import puts a session into the project and the directory in which the command runs. It overwrites nothing: a message
+whose id is already in the database stays unchanged. OpenCode sorts messages by time, and then by id.
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """Return the provider and the model that OpenCode would use in `directory`, under the keys that OpenCode's
-    messages use. Return `None` if no model is known.
+    """Return the provider and model that OpenCode would use in `directory`, under its keys; `None` if unknown.
 
-    The model comes from OpenCode's settings, or else from the list of models chosen last, or else from the newest
-    messages.
+    They come from OpenCode's settings, else from the models chosen last, else from the newest messages.
     """
     places = [*([directory] if directory else []), settings_folder()]
     said = (_model(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
@@ -46,9 +43,7 @@ def usual_model(directory: Path | None) -> Mapping[str, str] | None:
 
 
 def _model(value: object) -> Mapping[str, str] | None:
-    """Return the provider and the model that `value` names, or `None` if one of the two is missing. `value` is a text
-    ``provider/model`` from OpenCode's settings, or the ``model`` object of a message.
-    """
+    """Return the provider and model in a text ``provider/model`` or a message's object; `None` unless it has both."""
     if isinstance(value, str):
         value = dict(zip(UNKNOWN, value.split("/", 1), strict=False))
     named = ((name, dict_in(value).get(name)) for name in UNKNOWN)
@@ -80,8 +75,7 @@ _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "project
 
 
 class OpenCodeCopy(Copy):
-    """A copy of one session, produced as the lines of a document for ``opencode import``. A copied message keeps its
-    time: smart-fork recognizes copies of a message by it.
+    """A copy of one session, as the lines of a document for ``opencode import``. Messages keep their times.
 
     OpenCode sorts messages by time. So when a copy joins several sessions, a message older than its predecessor gets
     the predecessor's time. When the copy omits messages, the token counts of its answers are reduced to match, because
@@ -102,9 +96,7 @@ class OpenCodeCopy(Copy):
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Return the source session's messages up to turn `end`, inclusive. Messages that a person has undone
-        (OpenCode's revert) are left out.
-        """
+        """Return the source session's messages up to turn `end`, without those that a person has reverted."""
         kept = {turn.id for turn in self._source.turns[: end + 1]}
         said = [one for one in conversation(document_of(self._source)) if one[0].get("id") in kept]
         if len(said) != len(kept):
@@ -128,9 +120,7 @@ class OpenCodeCopy(Copy):
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """Yield a message with `text`, which smart-fork adds to the copy after the message `before`. The added
-        message's metadata names the source session and its family (a session and its forks).
-        """
+        """Yield a message of smart-fork's own after `before`. Its metadata names the source session and its family."""
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
         info = {
@@ -158,9 +148,7 @@ class OpenCodeCopier(Copier):
         return database() / new.id
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """Return a copy made of `records`, the lines of a session that a cut (turns removed from a log) has left. A
-        line holds one message (see `cut`).
-        """
+        """Return a copy of `records`, the lines of a session that a cut has left, one message each (see `cut`)."""
         lines = (
             {"info": _plainly(one["info"]), "parts": [_plainly(part) for part in one["parts"] if "type" in part]}
             for _, one in records
@@ -169,9 +157,7 @@ class OpenCodeCopier(Copier):
         return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the messages that the model is sent, each with the number of its turn and its size. A person's
-        requests to compact the session are left out, because they have no text.
-        """
+        """Yield the messages sent to the model, with their turns, without requests to compact, which have no text."""
         missing = {turn.id: number for number, turn in enumerate(session.turns)}
         for info, parts in conversation(document_of(session)):
             number = missing.pop(str(info.get("id")), None)
@@ -184,7 +170,7 @@ class OpenCodeCopier(Copier):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """Run ``opencode import`` to write the copy into OpenCode's database. Call `last` just before the import.
+        """Run ``opencode import`` to write the copy into OpenCode's database. Call `last` just before.
 
         Raises:
             ForkRefused: A session with the new id already exists.
@@ -210,9 +196,7 @@ class OpenCodeCopier(Copier):
 
 
 class _NewIds:
-    """An object that assigns new ids to a copy's messages and parts. The ids contain a growing number at the position
-    where OpenCode's own ids contain the time.
-    """
+    """New ids of a copy's messages and parts, with a growing number where OpenCode's own ids have the time."""
 
     def __init__(self, new: NewSession) -> None:
         self._session, self._directory = new.id, new.cwd
@@ -222,9 +206,7 @@ class _NewIds:
         self.last = self._asked = ""
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return a message and its parts under new ids. References to messages that were copied before are changed to
-        the new ids as well.
-        """
+        """Return a message and its parts under new ids, with new ids also in references to earlier messages."""
         before, self.last = self.last, self._id("msg")
         own = self._replaced(info) | {"id": self.last, "sessionID": self._session}
         self._moment = max(self._moment, _moment(info))
@@ -243,7 +225,7 @@ class _NewIds:
 
     @cached_property
     def _model(self) -> Mapping[str, str]:
-        """The provider and the model for messages that name none, as in a session that another agent began.
+        """The provider and model for messages that name none, as in a session that another agent began.
 
         Raises:
             ForkRefused: No model of OpenCode is known.
@@ -256,9 +238,7 @@ class _NewIds:
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a message or a part. If a field contains the id of a copied message, it gets the new id
-        of the copy.
-        """
+        """Return the fields of a message or a part, with copies' ids instead of copied messages' ids."""
         return {
             name: self._messages.get(one, one) if name.endswith(("ID", "_id")) and isinstance(one, str) else one
             for name, one in value.items()
@@ -270,9 +250,7 @@ class _NewIds:
 
 
 def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or a part in the form of OpenCode's document. `line` is the form that cuts (turns removed from
-    a log) use: it also has the columns of the database row, which are removed.
-    """
+    """Return a message or part of a cut's line in the form of OpenCode's document, without the database row."""
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
 
 
@@ -281,9 +259,7 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the field ``info`` of the copy's document. The copy has its own id, title and times; all further fields
-    come from the source session's document `found`.
-    """
+    """Return the field ``info`` of the copy's document: the source's, with an own id, title and times."""
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}
@@ -297,11 +273,7 @@ def _moment(info: Mapping[str, Any]) -> int:
 
 
 def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, Any]:
-    """Return an answer or a step (`value`) with its token counts set for the copy: `loaded` tokens are in the model's
-    context after it, of which it wrote `own`.
-
-    A value without token counts is returned unchanged.
-    """
+    """Return an answer or a step with the copy's token counts, if it has any: `loaded` in the context, `own` new."""
     tokens = value.get("tokens")
     if not isinstance(tokens, dict) or not any(isinstance(one, int) and one for one in tokens.values()):
         return value
@@ -311,12 +283,12 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment `env` without the variables by which programs know that OpenCode started them."""
+    """Return the environment without the variables by which programs know that OpenCode started them."""
     own = {name: value for name, value in env.items() if name not in ("OPENCODE", "OPENCODE_PID")}
     return own | HOME.environment()
 
 
 def _forget(session_id: str, machine: Machine) -> None:
-    """Delete the session `session_id`, an unused copy, with OpenCode's own command."""
+    """Delete an unused copy with OpenCode's own command."""
     program = Program.find("opencode", machine.env)
     machine.processes.run([program, "session", "delete", session_id], env=_plain(machine.env), timeout=SECONDS)

@@ -1,5 +1,4 @@
-"""Cuts of OpenCode's sessions (turns removed from a log). All database rows of a message become one JSON line, and a
-cut removes lines.
+"""The cutter of OpenCode's sessions (for the removal of turns): a message's database rows become one JSON line.
 
 A call and its result are one part of a message, so a cut cannot separate them. While OpenCode has its database open,
 cuts are refused: OpenCode would write removed messages again, from its memory.
@@ -37,9 +36,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 class OpenCodeCutter(Cutter):
-    """The reader and writer of OpenCode's sessions for cuts (turns removed from a log). A session is in the database
-    or in an exported file.
-    """
+    """The cutter of OpenCode's sessions, in the database or in an exported file."""
 
     suffixes = ()
 
@@ -55,9 +52,7 @@ class OpenCodeCutter(Cutter):
         )
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return new lines for the remaining answers to questions that a cut removes (ids in `gone`). Such an answer's
-        new parent is the nearest remaining question before the answer, or else the first remaining question.
-        """
+        """Return new lines for answers to removed questions: each names the nearest remaining question before."""
         asked = next((turn.id for turn in turns if turn.role == "user" and turn.id not in gone), "")
         found = {}
         for position, turn in enumerate(turns):
@@ -70,9 +65,7 @@ class OpenCodeCutter(Cutter):
         return found
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """Return new lines for remaining records that repeat text of removed messages (ids in `gone`). The session's
-        title is removed if it quotes the removed text, and so are summaries of file changes.
-        """
+        """Return new lines without summaries of file changes, and without a title that quotes removed text."""
         first = next((turn for turn in session.turns if turn.prompt), None)
         said = {one for turn in session.turns if turn.id in gone for one in turn.says}
         next_of, after = dict[str, str](), ""
@@ -92,9 +85,7 @@ class OpenCodeCutter(Cutter):
         return found
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files that hold long tool outputs of the `removed` turns. OpenCode writes an output there if it
-        is too long for a message.
-        """
+        """Return the files with outputs of the `removed` turns that were too long for a message."""
         folder = HOME.of(path) / "tool-output"
         parts = (part for turn in removed for part in dicts_in(orjson.loads(turn.raw).get("parts")))
         named = (dict_in(dict_in(part.get("state")).get("metadata")).get("outputPath") for part in parts)
@@ -113,9 +104,7 @@ class OpenCodeCutter(Cutter):
         return (line + b"\n" for line in lines_of(path)) if self.detect(path) else super().content(path)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """Return whether the session at `path` still has all lines of `before`, its earlier state. The first line is
-        not compared, because it describes the session and changes.
-        """
+        """Return True if the session still has all lines of `before`, except the first, which describes it."""
         if not self.detect(path):
             return super().begins_with(path, before)
         return set(b"".join(before).split(b"\n")[1:]) <= {*lines_of(path), b""}
@@ -138,9 +127,7 @@ class OpenCodeCutter(Cutter):
 
 
 def _lines_in_file(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a session in an exported file, such as a copy that smart-fork keeps. smart-fork never changes
-    such a file.
-    """
+    """Yield the lines of a session in an exported file, which smart-fork never changes."""
     try:
         found = written(path, whole=True)
     except FileNotFoundError as error:
@@ -175,9 +162,7 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
 
 
 def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
-    """Return the turn for a line that describes a session. Line 1 describes the session itself and cannot be cut.
-    Other lines describe sub-agents' sessions, and are removed with the call that began the sub-agent.
-    """
+    """Return the turn for a line that describes a session: the first, or a sub-agent's, cut with its call."""
     row = record["session"]["row"]
     shown = preview(text_in(row.get("title")))
     if number > 1:
@@ -193,11 +178,9 @@ def _with_parent(record: dict[str, Any], asked: str) -> bool:
 
 
 def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
-    """Remove summaries of file changes and events about changes from a line's record, and the title if `untitled`.
-    Return whether the record changed.
+    """Remove summaries of file changes, events, and if `untitled` the title. Return True if the record changed.
 
-    `next_of` maps removed messages to the remaining message after them. If a person reverted the session to a removed
-    message, the revert then names the message after it.
+    A revert to a removed message then names the message after it, from `next_of`.
     """
     if "info" in record:
         summary = record["info"].get("summary")
@@ -236,17 +219,13 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def exists(path: Path) -> bool:
-    """Return whether a session exists in OpenCode's database. `path` is the database's path followed by the session's
-    id.
-    """
+    """Return True if the session at `path`, the database's path and an id, is in OpenCode's database."""
     with opened(path.parent) as db:
         return has(db, path.name)
 
 
 def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
-    """Return the size and the hash (the stamp) of a session with these lines. If the session has another stamp later,
-    it has changed.
-    """
+    """Return the version of a session with these lines, to detect changes."""
     size, digest = 0, blake2b(digest_size=7)
     for line in lines:
         size += len(line) + 1
@@ -255,8 +234,7 @@ def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
 
 
 def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> None:
-    """Replace a session's database rows by the rows in `lines`, in one transaction. If `lines` is empty, delete the
-    session.
+    """Replace a session's database rows by those in `lines`, in one transaction; without lines, delete it.
 
     Afterwards, no removed text is left in the database or in SQLite's files beside it.
 
@@ -273,8 +251,7 @@ def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> N
 
 
 def overwrite(path: Path) -> None:
-    """Rewrite the database, so that no removed text is left in it. This is needed after the process of a `write` was
-    killed.
+    """Rewrite the database, so that no removed text is left in it after a `write` was killed.
 
     Raises:
         ForkRefused: OpenCode has the database open.
@@ -286,9 +263,10 @@ def overwrite(path: Path) -> None:
 
 @contextmanager
 def _exclusive(path: Path) -> Iterator[apsw.Connection]:
-    """Open the database in a transaction, and refuse if another process has the database open.
+    """Open the database in a transaction; at the end, rewrite all pages, since free ones have deleted text.
 
-    At the end, rewrite all pages of the database, because SQLite leaves deleted text in free pages.
+    Raises:
+        ForkRefused: Another process has the database open.
     """
     try:
         with rewriting(path, alone=True) as db:
@@ -345,9 +323,7 @@ def _lines(db: apsw.Connection, path: Path) -> list[bytes]:
 
 
 def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
-    """Return the session `key` with its database rows, its messages, and its sub-agents' sessions. Return `None` if
-    the session does not exist.
-    """
+    """Return the session `key` with its rows, messages, and sub-agents' sessions; `None` if it does not exist."""
     row = next(iter(_table(db, "session", "id", key)), None)
     if row is None:
         return None
@@ -372,9 +348,7 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
 
 
 def _others(db: apsw.Connection) -> list[str]:
-    """Return the names of the tables with a ``session_id`` column, except OpenCode's main tables (session, message,
-    part, event). The rows of these tables belong to sessions as well.
-    """
+    """Return the names of the further tables with a ``session_id`` column, whose rows belong to sessions too."""
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
     return [one for one in tables if one not in known and "session_id" in columns(db, one)]
@@ -389,8 +363,7 @@ def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Rec
 
 
 def _as_json(row: dict[str, Any]) -> Record:
-    """Return a database row as JSON, with the JSON text of its ``data`` column decoded. The row also keeps the text
-    itself if encoding the decoded value would give other bytes.
+    """Return a row with its JSON text ``data`` decoded; also the text, if encoding gives other bytes.
 
     Raises:
         OSError: The row has a value that JSON cannot hold.
@@ -409,13 +382,12 @@ def _decoded(data: object) -> Record:
 
 
 def _message_of(event: Record) -> str:
-    """Return the id of the message that an event is about, or an empty text for an event about the session."""
+    """Return the id of the message that an event is about; empty for the session."""
     named = (event.get("messageID"), dict_in(event.get("part")).get("messageID"), dict_in(event.get("info")).get("id"))
     return next((one for one in named if isinstance(one, str) and one.startswith("msg_")), "")
 
 
 def _rows_in(line: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the database rows that a session's line contains, each with its table's name."""
     for name in ("session", "info"):
         if name in line:
             yield ("session" if name == "session" else "message"), _row(line[name])

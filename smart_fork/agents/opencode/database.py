@@ -1,4 +1,4 @@
-"""Reading of OpenCode's SQLite database, in one transaction. smart-fork writes no files beside the database.
+"""Reading of OpenCode's SQLite database, in one transaction, without writing beside it.
 
 A session is read as one document, ``{"info": …, "messages": [{"info": …, "parts": […]}]}``, which is the form of
 ``opencode export`` and ``opencode import``.
@@ -55,18 +55,14 @@ _PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? 
 
 
 class Broken(NamedTuple):
-    """A database row with a text that is not a JSON object. `number` is the position of the row's message in the
-    session, from 1.
-    """
+    """A database row whose text is not a JSON object. `number` counts the session's messages from 1."""
 
     number: int
     reason: str
 
 
 class Source(NamedTuple):
-    """A session as read from the database: its document (the decoded messages), the rows that could not be read, and
-    the ids of the messages with shortened texts.
-    """
+    """A session read from the database: its document, unreadable rows, and the ids of messages with shortened texts."""
 
     document: Record | None
     broken: Sequence[Broken] = ()
@@ -74,7 +70,7 @@ class Source(NamedTuple):
 
 
 def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
-    """Open OpenCode's database for reading, including the changes in its ``-wal`` file.
+    """Return a context with a connection that reads OpenCode's database, including its ``-wal`` file.
 
     Raises:
         OSError: It cannot be opened or read, or is not OpenCode's.
@@ -83,9 +79,7 @@ def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
 
 
 def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
-    """Yield the stamp (id, estimated size, last change) of each session, or only of the session `key`. Sub-agents'
-    sessions are left out.
-    """
+    """Yield the id, estimated size and last change of each session, or of one, without sub-agents' sessions."""
     if key and not KEY.fullmatch(key):
         return
     one = (" AND id = ?", (key,)) if key else ("", ())
@@ -96,14 +90,12 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
 
 
 def has(db: apsw.Connection, key: str) -> bool:
-    """Return whether the database has a session or a sub-agent's session with the id `key`."""
+    """Return True if the database has a session or a sub-agent's session with this id."""
     return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
 
 
 def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False) -> Source:
-    """Return the session `key` with at most `most` messages; -1 means all. Very long texts are shortened, unless
-    `whole` is set.
-    """
+    """Return a session with at most `most` messages (-1: all). Very long texts are shortened unless `whole`."""
     info = _info(db, key) if KEY.fullmatch(key) else None
     if info is None:
         return Source(None)
@@ -130,9 +122,7 @@ def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
 
 
 def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
-    """Return the ``data`` column of a large row, with long texts shortened unless `whole` is set. Return `None` if the
-    column contains neither text nor bytes.
-    """
+    """Return the ``data`` column of a large row, shortened unless `whole`; `None` for neither text nor bytes."""
     try:
         with closing(db.blob_open("main", table, "data", row, writeable=False)) as blob:
             return blob.read() if whole else abridged(iter(partial(blob.read, _PIECE), b""))
@@ -161,7 +151,7 @@ def _info(db: apsw.Connection, key: str) -> Record | None:
 
 
 def decoded(data: bytes | None) -> tuple[Record | None, str]:
-    """Return the JSON object in `data` and an empty text. If `data` is no JSON object, return `None` and the reason."""
+    """Return (the JSON object in `data`, ""), or (`None`, reason)."""
     if data is None:
         return None, "larger than any message, or nothing"
     value = json_in(data)
@@ -169,9 +159,7 @@ def decoded(data: bytes | None) -> tuple[Record | None, str]:
 
 
 def _text(value: object) -> str:
-    """Return a column's value as text. Programs may have stored invalid UTF-8, which is replaced, or NUL characters,
-    which are removed.
-    """
+    """Return a column's value as text; invalid UTF-8 is replaced, and NUL is removed."""
     if not isinstance(value, bytes):
         return "" if value is None else str(value)
     return value.decode("utf-8", "replace").replace("\0", "")
@@ -182,9 +170,7 @@ def _number(value: object) -> int:
 
 
 def in_file(data: bytes) -> Source:
-    """Return the session in the bytes of an exported file: one that ``opencode export`` printed, or a copy that
-    smart-fork keeps.
-    """
+    """Return the session in the bytes of an exported file: of ``opencode export``, or a copy that smart-fork keeps."""
     value, reason = decoded(data)
     if value is None:
         return Source(None, [Broken(1, reason)])

@@ -1,5 +1,4 @@
-"""Decoding of OpenCode's sessions: messages as items, then the session, its family (it and its forks), sub-agents and
-live status.
+"""OpenCode's sessions: decoding of messages, building sessions, families, sub-agents and live status.
 
 A message has parts, and a call and its result are one part. OpenCode does not record a fork's parent, but a fork's
 copied messages keep their times. So sessions whose first messages have the same time and text are a family. The parent
@@ -51,13 +50,13 @@ from smart_fork.agents.opencode.database import KEY, Source, in_file, opened, st
 
 
 class OpenCodeAnswers(QuotedAnswers):
-    """The reader of a person's answers in the results of OpenCode's question tool."""
+    """The parser of a person's answers to OpenCode's questions."""
 
     asking = late(r"(?i)question")
 
 
 class OpenCodeCodec(CopyCodec):
-    """The decoder of OpenCode's messages into items (text, calls, results, thoughts)."""
+    """The decoder of OpenCode's messages."""
 
     shell = "Bash"
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
@@ -88,11 +87,9 @@ class OpenCodeCodec(CopyCodec):
         )
 
     def size(self, record: Record) -> int:
-        """Return how many characters of a message the model is sent."""
         return sum(map(_sent, record["parts"]))
 
     def short(self, record: Record) -> Record:
-        """Return a message with its tool results shortened."""
         parts = [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
         return record | {"parts": parts}
 
@@ -131,7 +128,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a tool call's output (a shell command's begins with its exit status), and whether the call failed."""
+    """Return a tool call's output, after a shell command's exit status, and True if the call failed."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:
@@ -184,17 +181,12 @@ def glance(path: Path) -> Session | None:
 
 
 def exported(path: Path) -> bytes:
-    """Return a session as one line of JSON, in the form that ``opencode export`` prints.
-
-    Raises:
-        OSError: The session cannot be read, or does not exist.
-    """
+    """Return a session as one line of JSON, in the form that ``opencode export`` prints."""
     return orjson.dumps(written(path, whole=True), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
-    """Return a session as a document, with at most `most` messages; -1 means all. Very long texts are shortened,
-    unless `whole` is set.
+    """Return a session as a document, with at most `most` messages (-1: all), shortened unless `whole`.
 
     Raises:
         OSError: The session cannot be read, or does not exist.
@@ -206,7 +198,7 @@ def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
 
 
 def of_document(path: Path, found: Record) -> Session | None:
-    """Return the session in the document `found`, which may be a sub-agent's. Each turn keeps its raw record."""
+    """Return the session in a document, which may be a sub-agent's. Each turn keeps its raw record."""
     info = {name: value for name, value in found["info"].items() if name != "parentID"}
     return OpenCodeFold(path, {**found, "info": info}, keep_raw=True).session()[0]
 
@@ -242,12 +234,11 @@ class _TimedMessage(NamedTuple):
 
 
 def sums_up(info: Record) -> bool:
-    """Return whether a message is a summary that a compaction wrote."""
+    """Return True if a message is a summary that a compaction wrote."""
     return info.get("summary") is True
 
 
 def _size_of(said: _TimedMessage) -> RecordSize:
-    """Return how much of a message the model is sent. A request to compact has size 0."""
     if any(part.get("type") == "compaction" for part in said.parts):
         return RecordSize()
     record = {"parts": said.parts}
@@ -255,7 +246,7 @@ def _size_of(said: _TimedMessage) -> RecordSize:
 
 
 class OpenCodeFold(Fold):
-    """The builder of a `Session` from one OpenCode document, message by message."""
+    """The fold that builds a session from one OpenCode document, message by message."""
 
     #: The types of messages' parts.
     known = frozenset({
@@ -266,9 +257,7 @@ class OpenCodeFold(Fold):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def __init__(self, path: Path, found: Record, *, keep_raw: bool, unmeasured: Collection[str] | None = None) -> None:
-        """Read the document `found`. If `unmeasured` is given, measure each message, except those with ids in
-        `unmeasured`.
-        """
+        """Read the document `found`. If `unmeasured` is given, measure all messages but those."""
         super().__init__(path, None, keep_raw=keep_raw)
         self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
@@ -297,7 +286,7 @@ class OpenCodeFold(Fold):
         return (cwd if is_path(cwd) else ""), ""
 
     def is_copy(self) -> bool:
-        """Return whether the session was read from an exported file, and not from the database."""
+        """Return True if the session was read from an exported file, not from the database."""
         return not self.path.parent.is_file()
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
@@ -305,9 +294,7 @@ class OpenCodeFold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """Return "automated" for a session of ``opencode run``, which has rules that forbid questions; else
-        "person".
-        """
+        """Return "automated" for a session of ``opencode run``, whose rules forbid questions; else "person"."""
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
@@ -358,9 +345,9 @@ class OpenCodeFold(Fold):
 
 
 def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
-    """Return an identifier that only a session and its forks share: a hash of the first prompt and its time, which
-    forks copy. If a copy that smart-fork shortened lacks that prompt, the copy's note about omitted messages has the
-    identifier.
+    """Return an id that a session and its forks share: a hash of the first prompt and its time, which forks copy.
+
+    A shortened copy without that prompt has the id in smart-fork's note.
     """
     info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
     told = text_in(left_out(parts).get("root"))
@@ -368,14 +355,12 @@ def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
 
 
 def left_out(parts: Sequence[Record]) -> Record:
-    """Return what smart-fork's note about omitted messages says: the source session, and its family (a session and its
-    forks). Return an empty object if `parts` are not such a note.
-    """
+    """Return the source session and family in smart-fork's note about omitted messages; empty for other parts."""
     return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
 def said_in(info: Record, parts: Sequence[Record]) -> str:
-    """Return a hash of a message's author, time and text. Copies of the message in forks have the same hash."""
+    """Return a hash of a message's author, time and text, which copies of the message in forks share."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
@@ -393,7 +378,7 @@ _NAMES = b'"sessionId"'
 
 
 class OpenCodeSubAgents(SubAgents):
-    """The reader of OpenCode's sub-agents. Each is a session of its own in the database."""
+    """The facet that reads OpenCode's sub-agents, each a session of its own in the database."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -406,10 +391,7 @@ class OpenCodeSubAgents(SubAgents):
 
 
 def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
-    """Return the document of the sub-agent with the id `name`, with at most `most` messages; -1 means all.
-
-    Return `None` if `session` did not begin this sub-agent, or if the sub-agent cannot be read.
-    """
+    """Return the document of a sub-agent that `session` began, with at most `most` messages; `None` if unreadable."""
     if not KEY.fullmatch(name):
         return None
     try:
@@ -428,7 +410,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 class OpenCodeHeads(Heads):
-    """The reader of how OpenCode's sessions begin. Shared first messages tell which session a fork came from."""
+    """The facet that finds the parents of OpenCode's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)
@@ -461,9 +443,7 @@ _GOES_ON = ("tool-calls", "unknown")
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the session's messages with their parts. The timestamp is a message's end, or its beginning if
-    unfinished.
-    """
+    """Yield the session's messages, with their end as the timestamp; if unfinished, their beginning."""
     for info, parts in conversation(written(path)):
         when = dict_in(info.get("time"))
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}

@@ -1,8 +1,8 @@
-"""Conversion of OpenCode's messages for sharing with teammates, and documents for ``opencode import``.
+"""The conversion of OpenCode's messages for sharing, and documents for ``opencode import``.
 
 Ids are not shared: a session gets new ids when it is written, in the order of the messages. The name of the model in a
-person's message is not shared either. OpenCode would continue with that model, which another machine may not have, so
-a copy gets a model of its own machine (see `usual_model`).
+person's message is not shared either. OpenCode would continue with that model, which another machine may not have, so a
+copy gets a model of its own machine (see `usual_model`).
 """
 
 from __future__ import annotations
@@ -50,17 +50,14 @@ _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent
 
 
 class OpenCodeForms(OpenCodeCodec, Forms):
-    """The converter between OpenCode's messages and the records that teammates share. It also writes sessions that are
-    handed over from other agents.
-    """
+    """The conversion of OpenCode's messages for sharing."""
 
     taken = _OWN
     free = frozenset({"input", "output", "metadata"})
     thoughts = ("reasoning",)
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the session's messages up to turn `end`, or all if `end` is `None`. They have only the fields that may
-        be shared.
+        """Yield the session's messages up to turn `end`, with only the fields that may be shared.
 
         Summaries that OpenCode adds to messages later, and its marks on pruned results, are not shared.
         """
@@ -79,7 +76,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield one document for ``opencode import``: a new session with a message for each utterance.
+        """Yield one document for ``opencode import``: a new session with these messages.
 
         Each message's time is later than the one before, because OpenCode sorts messages by time.
         """
@@ -124,9 +121,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
-        """Return the image in `value`, a part of a message. For a call's result with several images, return the first
-        image with the size of all. Return `None` if the part has no image.
-        """
+        """Return the image in a message's part; of a result with several, the first with the size of all."""
         if pictures := dicts_in(value.get("attachments")):
             size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
             rest = {name: one for name, one in value.items() if name != "attachments"}
@@ -140,15 +135,13 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record:
-        """Apply `change` to each part of a message, and drop the parts for which `change` returns `None`. The message
-        itself stays even without parts, so that the numbers of later messages do not change.
-        """
+        """Return a message with `change` applied to its parts; without parts it stays, to keep others' numbers."""
         old = dicts_in(record.get("parts"))
         new = [one for part in old if (one := change(part)) is not None]
         return record if new == old else record | {"parts": new}
 
     def untied(self, record: Record) -> Record:
-        """Return the message without the provider's signatures, which are valid for one account only."""
+        """Return the message without signatures, which are valid for one account only."""
 
         def without(part: Record) -> Record:
             ours = only(dict_in(part.get("metadata")), (LEFT_OUT,))
@@ -170,9 +163,7 @@ def document_of(session: Session) -> Record:
 
 
 def _part(part: Record) -> Record | None:
-    """Return only those fields of a message's part that may be shared. Return `None` if OpenCode inserted the part,
-    such as the content of a file that a prompt names.
-    """
+    """Return a part's fields that may be shared; `None` if OpenCode inserted it, such as a file's content."""
     kind = text_in(part.get("type"))
     if kind not in _PARTS or part.get("synthetic") is True:
         return None
@@ -193,9 +184,7 @@ def _part(part: Record) -> Record | None:
 
 
 def _state(state: Record) -> Record:
-    """Return only those fields of a tool call's state that may be shared, without OpenCode's later mark on pruned
-    results.
-    """
+    """Return the fields of a call's state that may be shared, without OpenCode's later mark on pruned results."""
     kept = only(state, _STATE)
     for name, names in (("time", ("start", "end")), ("metadata", _SHOWN)):
         if name in kept:
@@ -206,7 +195,6 @@ def _state(state: Record) -> Record:
 
 
 def _hidden(part: Record, mark: str) -> Record:
-    """Return a tool call with its input and output replaced by the text `mark`."""
     state = {name: one for name, one in dict_in(part.get("state")).items() if name != "attachments"}
     hide = ("input", "output", "title", "error", "raw", "metadata")
     return part | {"state": {name: all_texts(one, mark) if name in hide else one for name, one in state.items()}}
@@ -217,9 +205,7 @@ def _goes_on(info: Record) -> bool:
 
 
 def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
-    """Return the document of a new session with these messages. All messages and parts get new ids, in the same
-    order.
-    """
+    """Return the document of a new session with these messages. They and their parts get new ids, in order."""
     asked, named, count = "", list[Record](), 0
     for number, one in enumerate(messages):
         info, identity = dict_in(one.get("info")), numbered_id("msg", number, f"{becomes.session_id} msg {number}")
@@ -254,5 +240,5 @@ def _answered(moment: int, root: str) -> dict[str, Any]:
 
 
 def numbered_id(kind: str, number: int, source: str) -> str:
-    """Return an id for a message or a part (`kind`). Ids sort by `number`, and a hash of `source` makes them unique."""
+    """Return an id for a message or a part (`kind`) that sorts by `number`. A hash of `source` makes it unique."""
     return f"{kind}_{number:012x}{hashlib.blake2b(source.encode('utf-8', 'replace')).hexdigest()[:14]}"

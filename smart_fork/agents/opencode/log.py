@@ -1,5 +1,4 @@
-"""The adapter that finds OpenCode's sessions. All sessions are in one database, so a session's path is the database's
-path followed by the session's id: ``…/opencode.db/ses_…``.
+"""The adapter that finds OpenCode's sessions: a session's path is the database's and its id, ``…/opencode.db/ses_…``.
 
 Modules that only reading needs are imported inside methods.
 """
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
 
 def database(home: Path | None = None) -> Path:
-    """Return the path of OpenCode's database, which may not exist. The variable ``OPENCODE_DB`` can name a different
-    file.
-    """
+    """Return the path of OpenCode's database, which need not exist, or of the file that ``OPENCODE_DB`` names."""
     return (home or HOME.folder()) / (os.environ.get("OPENCODE_DB") or "opencode.db")
 
 

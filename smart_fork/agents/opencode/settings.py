@@ -1,10 +1,10 @@
-"""The settings of OpenCode that smart-fork reads and changes: its MCP servers, its login and its hooks.
+"""OpenCode's settings: MCP servers, login and hooks.
 
 Seen with 1.18:
 
 * Servers are ``mcp`` in ``opencode.json``. OpenCode merges that file with an ``opencode.jsonc`` beside it, so
-  smart-fork leaves a file with comments alone. A tool call ends after the entry's ``timeout``, or a minute
-  without progress.
+  smart-fork leaves a file with comments alone. A tool call ends after the entry's ``timeout``, or a minute without
+  progress.
 * The login is what ``opencode auth login`` stored, a provider in the settings, or a provider's variable. OpenCode also
   answers without a login, with models that it offers itself.
 * The hooks are a plugin of smart-fork, which OpenCode loads without asking. It sends events in Claude Code's form.
@@ -25,7 +25,7 @@ from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login
 
 
 class OpenCodeRegistration(JsonRegistration):
-    """The registration of smart-fork's MCP server as an entry of ``opencode.json``."""
+    """The registration of smart-fork's MCP server in ``opencode.json``."""
 
     client = ("opencode", "2025-11-25")
     file = "opencode.json"
@@ -36,15 +36,11 @@ class OpenCodeRegistration(JsonRegistration):
         return settings_folder()
 
     def skills(self) -> Path:
-        """Return the folder for smart-fork's skill: ``~/.agents/skills``, which several agents share. OpenCode also
-        reads Claude Code's skills.
-        """
+        """Return ``~/.agents/skills``, which several agents share. OpenCode also reads Claude Code's skills."""
         return Path.home() / ".agents" / "skills"
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the command line of an MCP server's `entry`. OpenCode stores the program and its arguments in a
-        single list.
-        """
+        """Return the command line of a server's entry, which has program and arguments in a single list."""
         return tuple(map(str, list_in(entry.get("command"))))
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -52,7 +48,7 @@ class OpenCodeRegistration(JsonRegistration):
 
 
 class OpenCodeLogin(Login):
-    """The check whether a person is logged in to OpenCode, from OpenCode's stored keys and environment variables."""
+    """The facet that knows how OpenCode logs in."""
 
     command = "opencode auth login"
     stored = "auth.json"
@@ -66,9 +62,7 @@ class OpenCodeLogin(Login):
 
 
 class OpenCodeCalls(CallerIdentity):
-    """The finder of the session that calls smart-fork's tools. smart-fork's plugin adds the session's id to each call
-    as an argument.
-    """
+    """The facet that finds the session of OpenCode that made a tool call: smart-fork's plugin adds its id."""
 
     #: The argument with the calling session's id. No tool of smart-fork has a parameter of this name.
     argument = "calling_session"
@@ -79,7 +73,7 @@ class OpenCodeCalls(CallerIdentity):
 
 
 class OpenCodeHooks(Hooks):
-    """The installation of smart-fork's plugin, which passes OpenCode's events to smart-fork."""
+    """The facet that knows smart-fork's plugin for OpenCode, which passes OpenCode's events to smart-fork."""
 
     #: False, because OpenCode does not pass on to its model what a hook's command prints.
     recalls = False

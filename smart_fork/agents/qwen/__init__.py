@@ -12,9 +12,7 @@ SESSION = "QWEN_CODE_SESSION_ID"
 
 
 class Qwen(Agent):
-    """The description of Qwen Code as an agent: its names, its folder, its program, and the modules of its parts
-    (reader, copier, cutter and so on).
-    """
+    """The description of the agent Qwen Code (see `Agent`)."""
 
     name = "qwen"
     window = 262_144

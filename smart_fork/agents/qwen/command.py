@@ -1,5 +1,4 @@
-"""The running Qwen Code: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
-processes.
+"""Start commands, processes and screen of Qwen Code.
 
 Seen with 0.24:
 
@@ -23,14 +22,12 @@ from smart_fork.system.processes import Running
 
 
 class QwenPresence(Presence):
-    """The finder of Qwen Code's processes, and of the session that each process has open."""
+    """The facet that finds Qwen Code's processes, and the session that each has open."""
 
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the Qwen Code processes that are recorded in ``*.runtime.json`` files beside the log, each with its
-        session. A file may still exist after its process has ended.
-        """
+        """Yield the processes in ``*.runtime.json`` files beside the log; some may have ended."""
         for path in log.parent.glob("*.runtime.json") if log else ():
             note = dict_in(json_at(path))
             named = path.name.removesuffix(".runtime.json")
@@ -39,9 +36,7 @@ class QwenPresence(Presence):
 
 
 class QwenScreen(Screen):
-    """The reader of Qwen Code's terminal screen. It finds a question to the person, the input line, and whether Qwen
-    Code is working.
-    """
+    """The facet that reads Qwen Code's terminal screen."""
 
     typed = re.compile(r"^[>*!](\s|$)")
     keys = re.compile(r"Waiting for user confirmation|" + Screen.keys.pattern, re.IGNORECASE)
@@ -51,7 +46,7 @@ class QwenScreen(Screen):
 
 
 class QwenStarter(OptionStarter):
-    """The builder of the command lines that start Qwen Code."""
+    """The facet that makes the commands to start Qwen Code."""
 
     forks = ("qwen", "--resume", "ID", "--fork-session")
     commands, always = ("/",), False

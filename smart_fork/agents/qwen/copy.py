@@ -1,4 +1,4 @@
-"""Copies of Qwen Code's sessions, and conversion of its records for sharing with teammates.
+"""Copies of Qwen Code's sessions, and the conversion of its records for sharing.
 
 A copy has only the records that lead to the session's last record: each record names the one before it as its parent.
 """
@@ -30,9 +30,7 @@ from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
-    """A copy of one Qwen Code session. The copy's records name the copy's own directory, because Qwen Code finds
-    sessions by it.
-    """
+    """A copy of one Qwen Code session. Its records name its directory, by which Qwen Code finds it."""
 
     _last: Record | None = None
 
@@ -52,7 +50,7 @@ class QwenCopy(TreeCopy):
         return record
 
     def titled(self) -> Iterator[bytes]:
-        """Yield the record that gives the copy its title, in the form in which Qwen Code's ``/rename`` writes it."""
+        """Yield the record with the copy's title, as ``/rename`` writes it."""
         if self._new.title and (last := self._last):
             yield orjson.dumps({
                 "uuid": str(uuid4()), "parentUuid": last["uuid"], "sessionId": self._new.id,
@@ -99,11 +97,7 @@ _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
 class QwenForms(QwenCodec, PartForms):
-    """The converter between Qwen Code's records and the records that teammates share. It also writes sessions that are
-    handed over from other agents.
-
-    Shared records are in order, so the fields in which a record names its parent are removed.
-    """
+    """The conversion of Qwen Code's records for sharing, without parents' ids, since they are in order."""
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
     free = frozenset({"args", "response", "toolCallResult", "systemPayload"})
@@ -149,9 +143,7 @@ class QwenForms(QwenCodec, PartForms):
         return new | {"toolCallResult": _withheld_result(record["toolCallResult"], mark)}
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without the provider's signatures, which are valid for one account only; `None` if no part
-        is left.
-        """
+        """Return the record without signatures, which are valid for one account; `None` without parts."""
         return self.changed(record, unsigned)
 
 

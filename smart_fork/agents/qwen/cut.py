@@ -1,4 +1,4 @@
-"""Cuts of Qwen Code's sessions (turns removed from a log): from the log's records, and from sub-agents' files."""
+"""The cutter of Qwen Code's logs (for the removal of turns), and of sub-agents' files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, Tr
 
 
 class QwenCutter(TreeCutter):
-    """The reader and editor of Qwen Code's logs (``<session-id>.jsonl``) for cuts (turns removed from a log)."""
+    """The cutter of Qwen Code's logs (``<session-id>.jsonl``): it loads them so that turns can be removed."""
 
     codec = CODEC
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     def begins(self, record: Record) -> bool:
-        """Return whether `record` can be the first record of a Qwen Code log, and not of a log by another agent.
+        """Return True if `record` can begin a log of Qwen Code, and of no other agent.
 
-        Records of other agents name their parents as well, but have neither messages with ``parts`` nor
-        ``systemPayload``.
+        Other agents' records name their parents too, but have neither messages with ``parts`` nor ``systemPayload``.
         """
         of_parts = isinstance(dict_in(record.get("message")).get("parts"), list)
         return "uuid" in record and "parentUuid" in record and (of_parts or "systemPayload" in record)
@@ -38,9 +37,7 @@ class QwenCutter(TreeCutter):
         return is_typed(record) and record.get("isSidechain") is not True
 
     def about(self, record: Record) -> RecordFacts:
-        """Return what a cut (turns removed from a log) must know about a record: a preview of it, and the call or
-        title that the record repeats. Telemetry records repeat calls.
-        """
+        """Return a record's preview, and the call or title that it repeats. Telemetry records repeat calls."""
         payload = dict_in(record.get("systemPayload"))
         event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")
         call, words = event.get("call_id"), (record.get("subtype"), event.get("event.name"), payload.get("rawCommand"))

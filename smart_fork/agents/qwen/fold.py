@@ -1,4 +1,4 @@
-"""Decoding of Qwen Code's logs into sessions, with sub-agents, family (a session and its forks) and live status.
+"""Qwen Code's records: decoding them, building sessions from them, sub-agents, families and live status.
 
 Messages have the form of Gemini CLI, of which Qwen Code is a fork: ``parts``, each a text, a thought, a call or a
 result. ``parentUuid`` links the records to a chain. Records of type ``system`` are links without conversation, also if
@@ -63,9 +63,7 @@ SAID = ("user", "assistant", "tool_result")
 
 
 class QwenAnswers(PersonAnswers):
-    """The reader of a person's answers in the results of Qwen Code's question tool. In a result, the answer is after
-    the heading of its question.
-    """
+    """The parser of a person's answers to Qwen Code's questions, each after the heading of its question."""
 
     asking = late(r"(?i)ask_?user_?question")
     under_headings = "User has provided the following answers:"
@@ -80,9 +78,7 @@ class QwenAnswers(PersonAnswers):
 
 
 class QwenCodec(MessageCodec):
-    """The decoder of Qwen Code's records into items (text, calls, results, thoughts). An edit's diff is a field beside
-    the result.
-    """
+    """The decoder of Qwen Code's records. An edit's diff is a field beside the result."""
 
     field = "parts"
     answers = QwenAnswers()
@@ -111,7 +107,6 @@ class QwenCodec(MessageCodec):
         return record.get("type") in SAID or self.sums_up(record)
 
     def sums_up(self, record: Record) -> bool:
-        """Return whether a record is a compaction's summary, which replaces everything before it."""
         return record.get("subtype") == "chat_compression"
 
     def size(self, record: Record) -> int:
@@ -125,9 +120,7 @@ class QwenCodec(MessageCodec):
 
 
 def left_by_compaction(record: Record) -> str:
-    """Return the summary in the record of a compaction. It is the first message of the history that the record
-    holds.
-    """
+    """Return the summary in the record of a compaction: the first message of the history that it holds."""
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
 
@@ -138,9 +131,7 @@ def parts_of(message: object) -> list[Record]:
 
 
 def output_of(answer: Record) -> tuple[str, bool]:
-    """Return the text of a tool result, and whether the call failed. A shell command's text begins with its exit
-    status.
-    """
+    """Return the text of a tool result, after a shell command's exit status, and True if the call failed."""
     output, failed = parts_answer(answer)
     if output.startswith("Command: ") and (ran := _RAN.match(output)):
         status = _EXIT.search(output, ran.end())
@@ -154,10 +145,9 @@ _TYPED = (None, "mid_turn_user_message")
 
 
 class QwenTree(Tree):
-    """The builder of a `Session` from one Qwen Code log, in which records name their parents.
+    """The fold that builds a session from one Qwen Code log, in which records name their parents.
 
-    If the log lacks a record's parent, the conversation begins with that record, because Qwen Code itself does not
-    load anything before it.
+    If a parent is missing, the conversation begins after the gap, since Qwen Code loads nothing before it.
     """
 
     agent = "qwen"
@@ -170,7 +160,7 @@ class QwenTree(Tree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return whether smart-fork knows this kind of record. For a system record, the subtype decides."""
+        """Return True if this kind of record is known; of a system record the subtype decides."""
         return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
 
     def is_name(self, record: Record) -> bool:
@@ -202,8 +192,7 @@ class QwenTree(Tree):
         return self._user(record, item.text, identity, line) if kind == "user" else None
 
     def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """Return the turn of a system record that is a compaction's summary or a rewind. Return `None` for a system
-        record of any other kind.
+        """Return the turn of a system record that is a compaction's summary or a rewind; else `None`.
 
         A rewind's record is the end of the conversation until a new message follows it.
         """
@@ -234,9 +223,7 @@ class QwenTree(Tree):
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
-        """Return who began the session: a person, a program, or another session. A script's prompts cannot be told
-        from a person's.
-        """
+        """Return who began the session. A script's prompts cannot be told from a person's."""
         named = bool(self.given_name())
         return "subagent" if self.facts.get("begun_by_another") else origin_by_workers(self.own_id(), named=named)
 
@@ -248,14 +235,12 @@ class QwenTree(Tree):
 
 
 def is_typed(record: Record) -> bool:
-    """Return whether a ``user`` record is a prompt from a person, or from a script in a person's place."""
+    """Return True if a ``user`` record is a prompt from a person, or from a script in a person's place."""
     return record.get("subtype") in _TYPED and record.get("provenance") in (None, "real_user")
 
 
 def typed_in(record: Record, said: str) -> str:
-    """Return the text that a person typed in a prompt. `said` is the whole text of the message, to which hooks may
-    have added.
-    """
+    """Return the text that a person typed in a prompt. Hooks may have added to `said`, the whole text."""
     shown = dict_in(record.get("systemPayload")).get("displayText")
     return shown if isinstance(shown, str) else said
 
@@ -266,7 +251,7 @@ def loaded_after(record: Record) -> int:
 
 
 class QwenSubAgents(LoggedSubAgents):
-    """The reader of Qwen Code's sub-agents. Each sub-agent has a log file of its own."""
+    """The facet that reads Qwen Code's sub-agents, each with a log file of its own."""
 
     agent = "qwen"
     tree = QwenTree
@@ -283,8 +268,7 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenHeads(TreeHeads):
-    """The reader of how Qwen Code's logs begin. The first messages that two logs share tell which session a fork came
-    from.
+    """The facet that finds the parents of Qwen Code's sessions by the first messages that two logs share.
 
     Forks that Qwen Code makes have the same form as smart-fork's copies.
     """
@@ -317,10 +301,9 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Yield the background tasks that a record begins or ends. `calls` holds the calls that have no result yet.
+    """Yield the background tasks that a record begins or ends, given the calls without a result.
 
-    Two kinds of tasks are not yielded: a sub-agent's, which end with the sub-agent, and those in copied records, which
-    belong to another session.
+    Left out are a sub-agent's tasks, which end with it, and those in copied records, which are another session's.
     """
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return

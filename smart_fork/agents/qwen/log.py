@@ -1,8 +1,7 @@
-"""The adapter that finds and reads Qwen Code's logs, ``<home>/projects/<slug>/chats/<session-id>.jsonl``, with a
-record a line.
+"""Qwen Code's logs: ``<home>/projects/<slug>/chats/<session-id>.jsonl``, with one record on each line.
 
-Each record names its parent in ``parentUuid``. Sub-agents' logs are in another folder. Archived sessions are one
-folder deeper, and can be found and forked.
+Each record names its parent in ``parentUuid``. Sub-agents' logs are in another folder. Archived sessions are one folder
+deeper, and can be found and forked.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ CHATS, ARCHIVE = "chats", "archive"
 
 
 def project_of(log: Path) -> Path:
-    """Return the folder of the project that a session's log belongs to. The log may be in the project's archive."""
+    """Return the folder of the project that a session's log belongs to. The log may be in its archive."""
     chats = log.parent.parent if log.parent.name == ARCHIVE else log.parent
     return chats.parent
 
@@ -46,15 +45,13 @@ class QwenAdapter(TreeAdapter):
 
 
 class QwenStorage(Storage):
-    """The rules for where Qwen Code stores sessions, and from which directories it finds them."""
+    """The rules for where Qwen Code stores sessions, and in which directories it can resume them."""
 
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path to which a deleted log is restored: `place`, or the path outside the archive if `place` is
-        in it. Qwen Code resumes no archived session.
-        """
+        """Return the path for a restored log, outside the archive: Qwen Code resumes no archived session."""
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 
 
@@ -67,8 +64,7 @@ _OTHER = re.compile(r"[^a-zA-Z0-9]")
 
 
 def slug(path: str) -> str:
-    """Return the folder name (slug) that Qwen Code makes from a working directory. Several directories can have the
-    same slug.
+    """Return the folder name (slug) that Qwen Code makes from a directory. Several directories can have the same.
 
     A character outside Unicode's Basic Multilingual Plane becomes two hyphens, because Qwen Code counts UTF-16 units.
     """

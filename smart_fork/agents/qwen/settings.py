@@ -1,4 +1,4 @@
-"""The settings of Qwen Code that smart-fork reads and changes: its MCP servers, its login and its hooks.
+"""Qwen Code's settings: MCP servers, login and hooks.
 
 Seen with 0.24:
 
@@ -19,7 +19,7 @@ from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login, Per
 
 
 class QwenRegistration(JsonRegistration):
-    """The registration of smart-fork's MCP server as an entry of Qwen Code's ``settings.json``."""
+    """The registration of smart-fork's MCP server in Qwen Code's ``settings.json``."""
 
     #: Qwen Code puts the server's name behind its own.
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
@@ -42,9 +42,7 @@ _WAYS = {
 
 
 class QwenLogin(Login):
-    """The check whether a person is logged in to Qwen Code, from its settings, stored login and environment
-    variables.
-    """
+    """The facet that knows how Qwen Code logs in."""
 
     command = "qwen"
 
@@ -65,14 +63,12 @@ class QwenLogin(Login):
         return bool(self.auth().get("apiKey")) or any(around.get(key) for key in keys)
 
     def _of_method(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the environment variables of the selected login method: first the variables that hold a key, then the
-        variables that select a server or a model.
-        """
+        """Return the selected login method's variables: those with a key, and those that select a server or model."""
         return _WAYS.get(str(self.auth().get("selectedType")), _OPENAI)
 
 
 class QwenHooks(Hooks):
-    """The installation of smart-fork's hooks in Qwen Code's settings."""
+    """The facet that knows Qwen Code's hooks."""
 
     begun = ('"role":"model"', '"forkedFrom":')
     #: npm's script, the process that it starts with more memory, and the process that does the work.
