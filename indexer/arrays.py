@@ -1,8 +1,7 @@
 """NumPy, imported so that it computes with one thread, unless the environment sets the number of threads.
 
-smart-fork's arrays are small. On a busy processor, several threads that wait for each other take ten times as long.
-NumPy reads the environment variable when it is loaded. The variable is then removed again, so that programs started by
-smart-fork do not inherit it.
+smart-fork's arrays are small. On a busy processor, several threads that wait for each other take ten times as long. The
+variable is only set while NumPy is loaded, so that programs started by smart-fork do not inherit it.
 """
 
 from __future__ import annotations

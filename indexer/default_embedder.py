@@ -1,12 +1,11 @@
 """The default embedding model (`LightEmbedder`, `ProcessEmbedder`), and the choice of the embedder to use.
 
-`LightEmbedder` runs the default model without PyTorch, a fraction of a second after the start. ``minilm.onnx`` is the
-model's graph without weights (``scripts/minilm_graph.py`` makes it). onnxruntime maps the weights of the model's
-package into memory, so that processes share them. Their SHA-256 is verified first. The vectors equal those of
-sentence-transformers within 1e-5.
+`LightEmbedder` runs without PyTorch, a fraction of a second after the start. ``minilm.onnx`` is the model's graph
+without weights (``scripts/minilm_graph.py`` makes it). onnxruntime maps the packaged weights, whose SHA-256 is
+verified, into memory, so that processes share them. The vectors equal those of sentence-transformers within 1e-5.
 
-`ProcessEmbedder` embeds many texts in another process, which ends when it has been idle. PyTorch would otherwise keep
-most of a gigabyte for as long as smart-fork's process lives, and more with every new shape of a batch.
+`ProcessEmbedder` embeds many texts in another process, which ends when it has been idle: PyTorch keeps most of a
+gigabyte, and more with every new shape of a batch.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 class LightEmbedder:
-    """The default model, run by onnxruntime. Short texts are embedded together, and `threads` groups of texts in
-    parallel.
-    """
+    """The default model, run by onnxruntime: short texts together, and `threads` groups of texts in parallel."""
 
     dimensions = DIMENSIONS
 
@@ -70,9 +67,6 @@ class LightEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the model's name in sentence-transformers: its vectors and the vectors of sentence-transformers
-        agree.
-        """
         return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -87,11 +81,7 @@ class LightEmbedder:
         return np.concatenate(vectors) if vectors else np.empty((0, DIMENSIONS), np.float32)
 
     def load(self) -> None:
-        """Load the model now, so that the first call of `embed` does not wait for it.
-
-        Raises:
-            ModelUnavailableError: as for `embed`.
-        """
+        """Load the model now, so that the first call of `embed` does not wait for it."""
         _ = self._session, self._vocabulary
 
     def close(self) -> None:
@@ -159,11 +149,8 @@ def is_known(word: str) -> bool:
 def _onnxruntime() -> Any:
     """Import onnxruntime with its telemetry disabled, whatever the environment says.
 
-    Builds of onnxruntime report to their maker the models that they load, and keep a file for that in the person's
-    home. Nothing may leave this machine. Programs started by smart-fork do not inherit the setting.
-
-    Raises:
-        ModelUnavailableError: onnxruntime cannot be imported.
+    Builds of onnxruntime report the models that they load to their maker, and keep a file for that in the person's
+    home. Programs started by smart-fork do not inherit the setting.
     """
     import indexer.arrays  # noqa: F401 - before onnxruntime loads NumPy with as many threads as it likes
 
@@ -203,7 +190,8 @@ def _session_in(folder: Path, graph: Path) -> Any:
 
 
 class Vocabulary:
-    """A WordPiece tokenizer, read from a `tokenizer.json`. It loads only the part of the vocabulary that a text needs.
+    """A WordPiece tokenizer, read from a `tokenizer.json`, which loads only the part of the vocabulary that a text
+    needs.
 
     A text with more than `limit` tokens is truncated.
     """
@@ -226,9 +214,7 @@ class Vocabulary:
         return found
 
     def _pieces(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield the vocabulary entries that `words` may be split into. A known word is one entry, because the longest
-        match wins.
-        """
+        """Yield the entries into which `words` may be split. A known word is one, because the longest match wins."""
         for word in words:
             if word in self._words:
                 yield word
@@ -292,11 +278,9 @@ class DefaultEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the name of the default model, as `Embedder.model` does."""
         return self._light.model
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a unit vector for each text, as `Embedder.embed` does."""
         if not self.is_light(len(texts)):
             try:
                 return self._for_many().embed(texts)
@@ -354,16 +338,13 @@ class ProcessEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the name of the default model, as `Embedder.model` does."""
         return SentenceTransformerEmbedder(DEFAULT_MODEL).model
 
     @property
     def dimensions(self) -> int:
-        """Return the length of a vector, as `Embedder.dimensions` does."""
         return int(self.embed(["how long?"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a unit vector for each text, as `Embedder.embed` does."""
         with self._lock:
             try:
                 return self._ask(texts)
@@ -376,7 +357,7 @@ class ProcessEmbedder:
                 raise ModelUnavailableError("the embedding process died twice; is there enough memory?") from error
 
     def begin(self) -> None:
-        """Start the process, which loads the model, and return immediately. A failure is reported by `embed`."""
+        """Start the process, which loads the model, and return immediately. `embed` reports a failure."""
         with self._lock, suppress(OSError):
             self._connect()
 
@@ -412,9 +393,8 @@ class ProcessEmbedder:
 def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
     """Start an embedding process. Return two connections to it: one for texts and vectors, and one that ends it.
 
-    The process ends when its second connection (the lifeline) is closed. The operating system closes it when the
-    starting process dies. `idle` is the number of seconds without a text after which the process ends. `more` are
-    further arguments of its command line.
+    The process ends when its second connection (the lifeline) is closed, as the system does when the starting process
+    dies, or after `idle` seconds without a text. `more` are further arguments of its command line.
     """
     from multiprocessing.connection import Pipe  # most processes embed by themselves
 
@@ -433,8 +413,7 @@ def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
 
 
 def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
-    """Embed each list of texts that comes on `connection`, until no list came for `idle` seconds or the asking process
-    closes the connection.
+    """Embed each list of texts from `connection`, until none came for `idle` seconds or the other end is closed.
 
     Each reply is an error message, empty on success, followed by the bytes of the vectors.
     """
@@ -453,9 +432,7 @@ def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
 
 
 def _die_with(life: int) -> None:
-    """End this process when the process at the other end of a connection closes it or dies. `life` is its
-    descriptor.
-    """
+    """End this process when the other end of the connection with the descriptor `life` is closed."""
     os.read(life, 1)
     os._exit(0)
 

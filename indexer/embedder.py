@@ -1,5 +1,6 @@
-"""Embedding models of sentence-transformers, and rerankers (models that score how well a text answers a question). No
-framework is imported before the first text is embedded.
+"""Embedding models of sentence-transformers, and rerankers (models that score how well a text answers a question).
+
+No framework is imported before the first text is embedded.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Embedder(Protocol):
 
 
 def has_frameworks() -> bool:
-    """Return True if sentence-transformers is installed. It is an optional dependency of smart-fork."""
+    """Return True if sentence-transformers, an optional dependency, is installed."""
     return find_spec("sentence_transformers") is not None
 
 
@@ -86,13 +87,9 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
 class SentenceTransformerEmbedder:
     """A sentence-transformers model that is loaded on first use. Only one thread at a time computes.
 
-    The model runs on a GPU if the GPU and the processor give equal vectors. If the GPU fails, the model moves to the
-    processor.
-
-    On the processor it uses `threads`, or one thread for each core. Several texts are embedded with bfloat16 matrix
-    products if the processor has them: twice as fast, with a cosine of 0.9999 to full precision, so that both vectors
-    fit into one index. A single text, such as a question, is embedded in full precision, and so is everything on a
-    GPU.
+    It runs on a GPU if the GPU and the processor give equal vectors, else on the processor, with `threads` or one
+    thread for each core. There, several texts are embedded with bfloat16 matrix products if possible: twice as fast,
+    with a cosine of 0.9999 to full precision, so that both vectors fit into one index.
     """
 
     def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
@@ -115,7 +112,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """Return the precision in which several texts are embedded: bfloat16 if the processor has it, else float32.
+        """Return the precision in which the processor embeds several texts: "bfloat16" or "float32".
 
         Both are not timed instead: on a busy machine that would take as long as loading the model.
         """
@@ -151,10 +148,7 @@ class SentenceTransformerEmbedder:
         return self._load()
 
     def _unless_absent(self) -> SentenceTransformer:
-        """Load a model that a person has chosen.
-
-        If loading failed within the last hour, fail immediately.
-        """
+        """Load a model that a person has chosen. If loading failed within the last hour, fail immediately."""
         if not has_frameworks():  # seen in no time, and not remembered: it may be installed any moment
             raise without_frameworks("SMART_FORK_MODEL", self._name)
         if why := known_absence(self.model):
@@ -247,10 +241,7 @@ def load(kind: Callable[..., T], name: str) -> T:
 
 
 def _why(error: Exception) -> str:
-    """Return a short reason why a model could not be downloaded.
-
-    The messages of huggingface_hub are long and repeat the model's name.
-    """
+    """Return a short reason why a model could not be downloaded, unlike the long messages of huggingface_hub."""
     kind = type(error).__name__
     if kind == "OfflineModeIsEnabled":
         return "downloading is switched off (HF_HUB_OFFLINE)"
@@ -290,9 +281,7 @@ def packaged_model() -> Path:
 
 
 def _are_expected(weights: Path) -> bool:
-    """Return True if the file has the default model's weights. Hashing 90 MB is slow, so that the result is remembered
-    for an unchanged file.
-    """
+    """Return True if the file has the default model's weights. Hashing 90 MB is slow, so the result is remembered."""
     facts = weights.stat()
     seen = f"{DEFAULT_WEIGHTS_SHA256} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino} {weights}"
     note = state_home() / "weights-checked"
@@ -380,9 +369,7 @@ def known_absence(model: str) -> str:
 
 
 def note_absence(model: str, why: str) -> None:
-    """Store for an hour why `model` could not be loaded. If this cannot be stored, each process tries to load the
-    model.
-    """
+    """Store for an hour why `model` could not be loaded, so that other processes do not try."""
     with suppress(OSError):
         state.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
 

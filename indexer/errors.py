@@ -1,8 +1,6 @@
 """The base classes of smart-fork's errors, and advice on what to do after a failure.
 
-`indexer` imports nothing of `smart_fork`, so the base class of both packages is defined here. `smart_fork.errors`
-defines the other classes. A caller that catches `SmartForkError` catches every error of both packages that is meant
-for a person.
+`indexer` imports nothing of `smart_fork`, so the base class of both packages is defined here.
 """
 
 from __future__ import annotations
@@ -22,12 +20,11 @@ from indexer.safe_files import STAGING_NAME_CHARACTERS, state_home
 
 
 class SmartForkError(Exception):
-    """The base class of all errors that are meant for a person.
+    """The base class of all errors that are meant for a person. Secrets in the message and in the hint are masked.
 
     `exit_code` is the exit status of the command line, and `http_status` the status of an HTTP answer. `code`
     identifies the error for programs: each class declares its own, so that a class can be renamed. `usual_hint` is the
-    next step that is printed if the error was raised without a `hint`. Secrets in the message and in the hint are
-    masked.
+    next step if the error was raised without a `hint`.
     """
 
     code: ClassVar[str] = "smart_fork_error"
@@ -59,9 +56,7 @@ class IndexerError(SmartForkError):
 
 
 class StateUnavailable(OSError):
-    """The state database (``state.db``) cannot be read or written. The class is also an `OSError`, for callers that
-    catch errors of files.
-    """
+    """The state database (``state.db``) cannot be read or written. Callers that catch errors of files catch it, too."""
 
 
 _STORE = Path(__file__).with_name("store")
@@ -86,9 +81,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Return True if the index caused `error`, not the log that was being stored. Then the next log would fail as
-    well.
-    """
+    """Return True if the index caused `error`, not the log that was being stored: the next log would fail, too."""
     import apsw
 
     # Only these can come of the content of a log. All others are about the database, the disk or other processes.
@@ -149,9 +142,7 @@ def what_failed(error: BaseException) -> str:
 
 
 def _elsewhere(error: BaseException, home: Path) -> Path | None:
-    """Return the path that `error` names, or its parent folder if the path does not exist. Return `None` if `error`
-    names no path, or one inside `home`.
-    """
+    """Return the path outside `home` that `error` names, or its parent if it does not exist; `None` without one."""
     named = error.filename if isinstance(error, OSError) else None
     if not isinstance(named, str | Path):
         return None
@@ -162,9 +153,7 @@ def _elsewhere(error: BaseException, home: Path) -> Path | None:
 
 
 def _meant(path: Path) -> Path:
-    """Return the file that a write to `path` was meant for: `safe_files.replace_file` first writes a temporary file
-    beside it.
-    """
+    """Return the file that a write to `path` was meant for: `replace_file` first writes a temporary file beside it."""
     found = _HALF.fullmatch(path.name)
     if found is None:
         return path
@@ -172,9 +161,7 @@ def _meant(path: Path) -> Path:
 
 
 def _full_of(home: Path) -> Path:
-    """Return a path on the disk that is full: `home`, or the folder for temporary files, which may be on another
-    disk.
-    """
+    """Return a path on the full disk: `home`, or the folder for temporary files, which may be on another disk."""
     import tempfile  # takes a while to import
 
     temporary = Path(tempfile.gettempdir())
@@ -201,9 +188,7 @@ _PACKAGE = "smart-fork"
 
 
 def packages_of(extra: str) -> tuple[str, ...]:
-    """Return the packages of an extra (a group of optional dependencies) of smart-fork with their versions. Return the
-    extra itself if its packages are unknown.
-    """
+    """Return the packages of an extra (optional dependencies) of smart-fork with versions, or the extra if unknown."""
     from importlib.metadata import PackageNotFoundError, requires  # takes a while to import
 
     try:

@@ -1,11 +1,11 @@
 """The Markdown export of a session, and its division into chunks, which are embedded and searched.
 
-The export stays when the agent deletes the log. *Pieces* are the messages of a session, and a line for each action.
-Secrets are masked in pieces. *Chunks* are spans of the export. A chunk never spans two exchanges (an exchange is a
-prompt with its answer). So a growing session changes only chunks of its last exchange.
+The export stays when the agent deletes the log. *Pieces* are the masked messages of a session, and a line for each
+action. *Chunks* are spans of the export, within one exchange (a prompt with its answer), so a growing session changes
+only chunks of its last exchange.
 
-The hash of a chunk includes the hash of the chunk before. All sessions of a family (a session and its forks) start
-from one seed. So the common beginning of a fork and its parent has equal hashes, and is stored and embedded once.
+The hash of a chunk includes the hash of the chunk before, and a family (a session and its forks) starts from one seed.
+So the common beginning of a fork and its parent has equal hashes, and is stored and embedded once.
 
 A chunk has the text of its lines in the export, without headings, marks of actions and surrounding white space. The
 heading of a prompt becomes "User: ". A backslash before a line that only looks like a heading or an action is removed.
@@ -42,12 +42,11 @@ _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
 
 
 class Piece(NamedTuple):
-    """A message of a turn, or its list of actions. `turn` is an index into ``Session.turns``.
+    """A message of a turn, or its list of actions. `turn` is an index into ``Session.turns``. `exchange` counts from 0.
 
-    `exchange` counts from 0. `line` is the line of the export on which the piece begins, from 1; 0 before rendering.
-    `apart` is True if text between this piece and the one before is not indexed. A `summary` (of a compaction, the
-    agent's own shortening of its context) is searched as part of the session, but has no chunks: they would repeat
-    earlier exchanges.
+    `line` is the piece's first line in the export, from 1; 0 before rendering. `apart` is True if text before this
+    piece is not indexed. A `summary` (of a compaction, the agent's own shortening of its context) is searched as part
+    of the session, but has no chunks: they would repeat earlier exchanges.
     """
 
     role: PieceRole
@@ -63,8 +62,8 @@ class Piece(NamedTuple):
 def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
     """Return the messages and action lists of a session in order. Messages are masked with `mask`.
 
-    Tool output, thinking and calls of smart-fork's tools are left out. The actions of another agent in a handed-over
-    session (one agent's session, given to another as text) count as the session's own.
+    Tool output, thinking and calls of smart-fork are dropped. Actions in a handed-over session (one agent's session,
+    given to another as text) count as the session's own.
     """
     ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
     notes = {
@@ -97,9 +96,8 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
 def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the lines of a long text, each with True if it is searched. Pasted text repeats itself, so some are not.
 
-    A line at the beginning or the end of the text is searched. A line in between is searched if it differs from all
-    earlier lines in more than numbers, times, ids and paths. The number of searched characters is limited. Long lines
-    are split.
+    A line at either end of the text is searched. A line in between is searched if it differs from all earlier ones in
+    more than numbers, times, ids and paths, up to a number of characters. Long lines are split.
     """
     left, at, seen = _MIDDLE_CHARACTERS, 0, set[str]()
     for found in _PART.finditer(text):
@@ -124,10 +122,7 @@ def _actions(turn: Turn, notes: dict[str, Masked]) -> Masked:
 
 
 def _clean(text: str) -> str:
-    """Return `text` without NUL characters, with uniform line ends, and with at most one blank line in a row.
-
-    C libraries end a text at a NUL.
-    """
+    """Return `text` without NULs, at which C libraries end a text, with uniform line ends and single blank lines."""
     text = "\n".join(text.replace("\0", "").splitlines()).strip()
     return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
 
@@ -201,8 +196,8 @@ def export_names(agent: AgentName) -> set[str]:
 def write_export(path: Path, text: str) -> bool:
     """Write an export atomically, as a private UTF-8 file. Return False if the file already has exactly this text.
 
-    A link or pipe at `path` is replaced. The disk is not flushed, because flushing takes most of the time and a lost
-    export is made again from the log.
+    A link or pipe at `path` is replaced. The disk is not flushed: that takes most of the time, and a lost export is
+    made again from the log.
     """
     data = _encoded(text)
     if is_export(path, _hash(data).digest()):
@@ -213,9 +208,7 @@ def write_export(path: Path, text: str) -> bool:
 
 
 def is_export(path: Path, digest: bytes) -> bool:
-    """Return True if a regular file is at `path`, and the hash of its content is `digest`. A link or folder is
-    refused.
-    """
+    """Return True if a regular file is at `path`, with content of the hash `digest`. A link is not followed."""
     try:
         descriptor = os.open(path, _READ)
     except OSError:
@@ -253,8 +246,9 @@ def parse_front_matter(text: str) -> dict[str, str]:
 
 
 def _lead(before: str, role: PieceRole) -> list[str]:
-    """Return the lines that `to_markdown` puts before a piece of this role: a heading, except between an answer and
-    its actions. `before` is the role of the piece before; empty for the first one.
+    """Return the lines before a piece of this role: a heading, except between an answer and its actions.
+
+    `before` is the role of the piece before; empty for the first one.
     """
     if role == "action" and before != "user" and before:
         return [""] if before == "assistant" else []
@@ -297,11 +291,10 @@ Voices = tuple[tuple[int, PieceRole], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A span of a session's export that is embedded and searched. `turn`, `message_id` and `role` belong to the first
-    piece (message or list of actions) in the span. `hash` has 16 bytes.
+    """A span of a session's export that is embedded and searched. `hash` has 16 bytes.
 
-    `lines` are the span's first and last line in the export, from 1. `voices` says at which positions of the text
-    another role (a person, the agent or its actions) begins.
+    `turn`, `message_id` and `role` belong to the first piece (message or list of actions) in the span. `lines` are its
+    first and last line in the export, from 1. `voices` says where in the text another role begins.
     """
 
     hash: bytes
@@ -315,8 +308,7 @@ class Chunk:
 
 
 def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> tuple[Chunk, ...]:
-    """Split `pieces` (messages and lists of actions) into chunks of at most `limit` characters. Only white space is
-    dropped.
+    """Split `pieces` (messages and lists of actions) into chunks of at most `limit` characters, without white space.
 
     The hash of each chunk includes the hash of the chunk before. The hash of the first chunk includes `seed`.
     """
@@ -328,7 +320,7 @@ def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> 
 
 
 def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
-    """Yield a hash for each text. The hash includes the hash of the text before; the first hash includes `seed`."""
+    """Yield a hash for each text. It includes the hash of the text before; the first one includes `seed`."""
     parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
     for text in texts:
         parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()
@@ -363,9 +355,7 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
 
 
 def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
-    """Yield parts of `piece`, of at most `limit` characters, each with the line of the export on which the part
-    begins.
-    """
+    """Yield parts of `piece`, of at most `limit` characters, each with its first line in the export."""
     text = LABELS[piece.role] + piece.text
     line, before = piece.line, 0
     for start, end in split(text, limit):
@@ -375,8 +365,9 @@ def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
 
 
 def split(text: str, limit: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of consecutive spans of `text` with at most `limit` characters. Each ends at a paragraph, a
-    line, a sentence or a word if possible.
+    """Yield (start, end) of consecutive spans of `text` with at most `limit` characters.
+
+    Each ends at a paragraph, a line, a sentence or a word if possible.
     """
     start, last = len(text) - len(text.lstrip()), len(text.rstrip())
     while last - start > limit:

@@ -37,8 +37,7 @@ LONGEST_SECONDS = 10.0
 
 
 class Batch:
-    """A set of changed logs' paths that wait to be read. Each path has the times of its first and last change, by a
-    monotonic clock.
+    """A set of changed logs' paths that wait to be read, each with its first and last change by a monotonic clock.
 
     A path is due when its log has not changed for some seconds, or when the first change is long ago.
     """
@@ -57,7 +56,7 @@ class Batch:
             self._times[path] = (first, now)
 
     def clear(self) -> None:
-        """Remove all paths. A run over all logs is about to read them."""
+        """Remove all paths, because a run over all logs is about to read them."""
         self._times.clear()
 
     def due_at(self) -> float | None:
@@ -156,10 +155,7 @@ class Freshener:
         ]
 
     def start(self) -> None:
-        """Start the threads of the indexer, and return immediately. The threads begin with a run over all logs.
-
-        A failure after this call is only logged.
-        """
+        """Start the threads of the indexer, which begin with a run over all logs. Failures are only logged."""
         found = check_prerequisites(self._adapters)
         for message in found.warnings:
             log.warning(message)
@@ -168,9 +164,9 @@ class Freshener:
         self._schedule.start()
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """Stop the threads within about `seconds`.
+        """Stop the threads within about `seconds`. Return True if they have ended.
 
-        Return True if they have ended. A run ends after its current log or batch.
+        A run ends after its current log or batch.
         """
         self._schedule.stop()
         self._stop.set()
@@ -276,9 +272,7 @@ class Freshener:
                 self._look_at = self._clock() + wait
 
     def _record(self, run: LastRun) -> None:
-        """Store the summary of a run in the index, where people can look it up. If the index is damaged or gone, do
-        nothing.
-        """
+        """Store the summary of a run in the index, where people can look it up. Errors are ignored."""
         try:
             with self._opened() as store:
                 keep_run(store, run)
@@ -316,7 +310,7 @@ class Freshener:
         return "completed", ""
 
     def _complain(self, job: _Job, error: Exception) -> None:
-        """Log why a run failed. If the same log fails in the same way at each of its changes, log this only once."""
+        """Log why a run failed. If a log fails in one way at each of its changes, log this only once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
@@ -346,9 +340,7 @@ class Freshener:
                 self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
-        """Read all changed logs, newest first. Then copy logs into the folder of kept copies, if a person wants
-        copies, and erase deleted text from the index's files.
-        """
+        """Read all changed logs, newest first. Then copy logs, if a person wants copies, and erase deleted text."""
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
         done: set[str] = set()
@@ -387,7 +379,7 @@ class Freshener:
             self.look(paths)
 
     def _progress(self, stage: str, done: int, total: int) -> None:
-        """Store how far the run is. End the run if the indexer stops or another process waits for the index.
+        """Note how far the run is, or end it because the indexer stops or another process waits for the index.
 
         The run calls this only where no work is half done.
         """
@@ -399,10 +391,9 @@ class Freshener:
 
 @dataclass(frozen=True, slots=True)
 class Prerequisites:
-    """The result of a check of the folders that indexing needs.
+    """The result of a check of the folders that indexing needs. `agents` have log folders.
 
-    `errors` are reasons why nothing can be indexed. Each of the `warnings` concerns one agent. `agents` are the agents
-    that have log folders.
+    `errors` are reasons why nothing can be indexed. Each of the `warnings` concerns one agent.
     """
 
     agents: tuple[AgentName, ...]
@@ -411,9 +402,7 @@ class Prerequisites:
 
 
 def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
-    """Check that the state folder is writable, and find the agents with log folders. A missing log folder is no
-    error.
-    """
+    """Check that the state folder is writable, and find the agents with log folders (none is no error)."""
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:

@@ -1,9 +1,9 @@
 """Compressed copies of logs, which stay when an agent deletes the logs.
 
 ``<SMART_FORK_HOME>/kept/<agent>/<session id>/`` has ``copy.json`` and zstd files: one for the log, and one for each
-file that the agent keeps in the folder beside the log, which is named after the session. ``copy.json`` is replaced
-when its zstd files are on the disk, so that a `kill -9` leaves the old copy intact. Only the process that holds the
-index's lock writes copies. A zstd file has a random name and is never written again.
+file in the folder beside the log that is named after the session. zstd files have random names and never change.
+``copy.json`` is replaced when they are on the disk, so that a `kill -9` leaves the old copy intact. Only the process
+with the index's lock writes copies.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ _NAME = re.compile(r"[0-9a-f]{16}\.zst")
 
 
 class DamagedCopyError(IndexerError, OSError):
-    """The content of a kept copy (a compressed copy of a log) is damaged.
-
-    It is also an `OSError`, since readers of logs expect one for an unreadable file.
-    """
+    """The content of a kept copy (a compressed copy of a log) is damaged. Readers of logs expect an `OSError`."""
 
     code = "damaged_copy"
 
@@ -60,7 +57,6 @@ class CompressedFile:
 
     @property
     def stamp(self) -> tuple[int, int, int]:
-        """Return size, time and inode of the original, as in `LogFile.stamp`."""
         return self.size, self.mtime_ns, self.inode
 
     @classmethod
@@ -80,9 +76,6 @@ def up_to_date(source: Path, folder: Path, before: CompressedFile | None) -> Com
     """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged since, else a new copy.
 
     The file of `before` stays. The caller may remove it once the new copy is recorded.
-
-    Raises:
-        OSError: `source` cannot be read, or the copy cannot be written.
     """
     import zstandard
 
@@ -101,7 +94,6 @@ def pieces(folder: Path, copy: CompressedFile) -> Iterator[bytes]:
 
     Raises:
         DamagedCopyError: the content is damaged. This is known only at the end: discard the earlier pieces as well.
-        OSError: the file cannot be read.
     """
     import zstandard
 
@@ -128,10 +120,9 @@ _FACTS = "copy.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The compressed copy of one session's log.
+    """The compressed copy of one session's log. `place` is the path of the log below the agent's home.
 
-    `place` is the path of the log below the agent's home. `beside` are the copied files from the folder beside the
-    log, which is named after the session. `without` names files of that folder that are never copied, because a person
+    `beside` are the copied files from the folder beside the log. Files in `without` are never copied, because a person
     removed text from them.
     """
 
@@ -167,8 +158,8 @@ class RemovedCopy:
 def copies_wanted(reader: AgentAdapter) -> bool:
     """Return True if copies of this agent's logs are to be kept.
 
-    Copies have unmasked secrets, so a person must ask for them. ``SMART_FORK_KEEP_TRANSCRIPTS`` asks for all agents,
-    and the file at `switch_of` for one. Existing copies are used in any case.
+    They have unmasked secrets, so a person must ask for them: by ``SMART_FORK_KEEP_TRANSCRIPTS`` for all agents, or by
+    the file at `switch_of` for one. Existing copies are used in any case.
     """
     return Setting.KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not copies_refused())
 
@@ -194,9 +185,9 @@ def folder_of(agent: AgentName, session_id: str) -> Path:
 
 
 def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
-    """Copy a session's log, or update its copy.
+    """Copy a session's log, or update its copy. Return True if the copy changed.
 
-    Return True if the copy changed. Only logs below the agent's home are copied.
+    Only logs below the agent's home are copied.
 
     Raises:
         OSError: the log cannot be read, or the copy cannot be written. The old copy is unchanged.
@@ -242,7 +233,7 @@ def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compresse
 
 
 def find(agent: AgentName, session_id: str) -> KeptLog | None:
-    """Return the copy of the session with exactly this id; `None` if there is no copy."""
+    """Return the copy of the session with exactly this id, if any."""
     found = _facts(folder_of(agent, session_id))
     return found if isinstance(found, KeptLog) and (found.agent, found.session_id) == (agent, session_id) else None
 
@@ -255,11 +246,7 @@ def copies() -> Iterator[KeptLog]:
 
 
 def leave_out(copy: KeptLog, names: Collection[str]) -> None:
-    """Remove the files `names` from a copy, and never copy them again. The caller holds the index's lock.
-
-    Raises:
-        OSError: the copy is unchanged.
-    """
+    """Remove the files `names` from a copy, and never copy them again. The caller holds the index's lock."""
     beside = {name: part for name, part in copy.beside.items() if name not in names}
     made = replace(copy, beside=beside, without=tuple(sorted({*copy.without, *names})))
     _write(copy.folder / _FACTS, made)
@@ -267,10 +254,7 @@ def leave_out(copy: KeptLog, names: Collection[str]) -> None:
 
 
 def sweep_unused() -> None:
-    """Remove zstd files that no copy uses. A process that was killed while it updated a copy has left them.
-
-    The caller holds the index's lock.
-    """
+    """Remove zstd files that killed processes left, which no copy uses. The caller holds the index's lock."""
     for copy in copies():
         _sweep(copy.folder, copy)
 
@@ -299,10 +283,7 @@ def opened(copy: KeptLog) -> Iterator[Path]:
 
 
 def sweep_reading() -> None:
-    """Remove the temporary logs that `opened` wrote in processes that were then killed.
-
-    A live process holds a lock on the folder of its temporary log. A folder without a lock is removed.
-    """
+    """Remove the temporary logs of `opened` in killed processes. A live one holds a lock on their folder."""
     if not _reading().is_dir():
         return
     with held(_reading(), fcntl.LOCK_EX):
@@ -312,12 +293,12 @@ def sweep_reading() -> None:
 
 
 def folders() -> list[Path]:
-    """Return the folders of all copies, and the folder that contains these folders."""
+    """Return the folders of all copies, and the folder that contains them."""
     return [_root(), *_folders()]
 
 
 def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
-    """Remove the oldest copies until the other copies fit into `room`. Return how many were removed.
+    """Remove the oldest copies until the others fit into `room`. Return how many were removed.
 
     Copies of the sessions `forked`, which share their beginning with another session, are removed last.
     """
@@ -346,7 +327,6 @@ def _reading() -> Path:
 
 
 def _folders() -> Iterator[Path]:
-    """Yield the folders of all copies, by agent and session."""
     for of_agent in _listed(_root()):
         if not of_agent.name.startswith("."):
             yield from _listed(of_agent)
@@ -407,7 +387,6 @@ def _facts(folder: Path) -> KeptLog | RemovedCopy | None:
 
 
 def _write(path: Path, value: object) -> None:
-    """Write `value` as JSON to `path`, atomically."""
     replace_file(path, [orjson.dumps(value)])
 
 
@@ -442,7 +421,7 @@ def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wa
     Return True if the copy changed. A failure is only logged.
 
     Raises:
-        OSError: the disk is full and `others_wait`, which means that other copies are to follow. These would fail, too.
+        OSError: the disk is full and `others_wait`: other copies are to follow, which would fail, too.
     """
     try:
         return copies_wanted(reader) and keep(file, session_id, reader)
@@ -467,11 +446,11 @@ def keep_all(
     store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Update the copies of all indexed logs, newest first, for agents whose logs a person wants to be copied.
+    """Update the wanted copies of indexed logs, newest first, until `deadline` (of `time.monotonic`). Return True if
+    done.
 
-    For an existing copy, this only compares sizes and times. The caller holds the index's lock. Return True if all was
-    done before `deadline` (of `time.monotonic`). At least one log is handled, and logs in `done` are skipped. Each
-    handled log is added to `done`, so that repeated calls come to an end on a slow disk.
+    An unchanged copy costs one `stat`. The caller holds the index's lock. Logs in `done` are skipped. At least one log
+    is handled and added to `done`, so that repeated calls come to an end on a slow disk.
 
     Raises:
         OSError: the disk is full.

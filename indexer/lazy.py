@@ -1,9 +1,8 @@
 """Regular expressions and dataclasses that are compiled on first use, not when their module is imported.
 
-The ``dataclass`` of the standard library compiles up to eight methods of each class. A command imports more than a
-hundred classes and creates objects of a few. Compiling took a third of the command's time. The ``dataclass`` here has
-the same fields, slots and behavior. A class compiles its ``__init__`` when its first object is created, and shares the
-other methods with all classes.
+The ``dataclass`` of the standard library compiles up to eight methods of each class, a third of a command's time. The
+``dataclass`` here has equal fields, slots and behavior, but compiles the ``__init__`` of a class when its first object
+is created, and shares the other methods between classes.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 class _Pattern:
     """A regular expression that is compiled on first use.
 
-    This object then takes over the methods of the compiled pattern, so that later calls cost no more than direct
-    calls.
+    It takes over the methods of the compiled pattern, so that later calls cost no more than direct calls.
     """
 
     def __init__(self, pattern: Any, flags: int = 0) -> None:
@@ -62,7 +60,6 @@ def _dataclass(
         fields = dataclasses.fields(kind)
 
         def init(self: object, *given: Any, **named: Any) -> None:
-            """Compile the ``__init__`` of `kind`, which replaces this function, and call it."""
             _compile_init(kind)(self, *given, **named)
 
         methods: dict[str, Any] = {"__init__": init, "__repr__": _repr}

@@ -1,8 +1,7 @@
 """Locks that admit one writer to the index at a time, and a lower priority for background indexing.
 
-The operating system releases a lock when its process dies. Only the thread that indexes lowers its priority. A process
-that is not root cannot raise its priority again, nor can the programs that it starts. A service with a low priority
-would therefore pass that priority to every agent that it starts.
+The operating system releases a lock when its process dies. Only the thread that indexes lowers its priority: a process
+that is not root cannot raise it again, and would pass it to every agent that it starts.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ _FLOCK = struct.Struct("qqihh" if _ON_MACOS else "hhqqi4x")
 
 @contextmanager
 def held_file(path: Path, seconds: float = -1) -> Iterator[bool]:
-    """Lock the file at `path` and yield True, or yield False if another process holds the lock for `seconds`. By
-    default, wait forever.
-    """
+    """Lock a file and yield True, or False if another process holds it for `seconds` (-1: wait forever)."""
     from filelock import FileLock, Timeout  # takes a while to import, and most questions lock nothing
 
     lock = FileLock(path, mode=0o600)
@@ -66,11 +63,10 @@ def held(folder: Path, how: int) -> Iterator[None]:
 
 
 def locked_by(path: Path, start: int = 0, length: int = 0) -> int | None:
-    """Return the id of the process that has locked `length` bytes of a file from `start` on (length 0: all).
+    """Return the id of the process that has locked `length` bytes of a file from `start` on (length 0: all), or `None`.
 
-    Return `None` if no process has, and 0 if the process is in another container or on another machine. No lock is
-    taken, so no other process has to wait. The caller must hold no lock on the file: this function closes the file,
-    which would release the caller's lock.
+    The id is 0 if the process is in another container or on another machine. No lock is taken. The caller must hold
+    none on the file: this function closes the file, which would release it.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -125,10 +121,7 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
 
 @contextmanager
 def _wanting(patience: float) -> Iterator[None]:
-    """Hold a lock which tells a background indexer that this process waits for the index.
-
-    A process whose `patience` is only a moment holds no such lock.
-    """
+    """Hold a lock which tells a background indexer that this process waits for the index, if for more than a moment."""
     if patience <= LOCK_SECONDS:
         yield
         return

@@ -1,6 +1,4 @@
-"""A session's outcome, edited files, met errors and unfinished work, derived from the session's turns. Nothing here
-does I/O.
-"""
+"""A session's outcome, edited files, met errors and unfinished work, derived from its turns without I/O."""
 
 from __future__ import annotations
 
@@ -46,8 +44,7 @@ class Outcome(StrEnum):
 
     @classmethod
     def of(cls, session: Session) -> Outcome:
-        """Return the last outcome that a commit or a test run proved. For a fork, the turns copied from its parent do
-        not count.
+        """Return the last outcome that a commit or a test run proved, in a fork's own turns.
 
         Passing tests do not replace a commit. A session that ends in the middle of work is abandoned, unless all its
         edits are committed.
@@ -69,10 +66,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """The `files` that a session edited, as absolute paths, and `until`, the time of its last edit or commit.
-
-    The paths are text from the log. No file is opened by them.
-    """
+    """The `files` that a session edited, as absolute paths from the log, and `until`, its last edit or commit."""
 
     files: tuple[str, ...] = ()
     until: str = ""
@@ -108,8 +102,9 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error that a command printed. MET: no later run of the command succeeded. ENDED: a later run
-    succeeded. HARMLESS: the command succeeded although it printed the error's line.
+    """The fate of an error that a command printed.
+
+    A later run of the command succeeded (ENDED) or none did (MET), or the command succeeded in spite of it (HARMLESS).
     """
 
     MET = 0
@@ -122,7 +117,7 @@ class MetError:
     """An error that a session met: the hash of its `line`, and its `fate`.
 
     `exchange` and `turn` are where the error ended, or else where it was printed last. `by` are the joined hashes of
-    the actions that ended the error. It is empty if the command succeeded without a change.
+    the actions that ended the error; empty if the command succeeded without a change.
     """
 
     line: bytes
@@ -178,11 +173,10 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
 
 
 def worked_in(session: Session) -> dict[str, set[int]]:
-    """Return the directories outside the session's first one in which it worked.
+    """Return the directories outside the session's first one in which it worked, with the numbers of the exchanges.
 
-    Each comes with the numbers of the exchanges (prompts with their answers) in which the session worked there. It did
-    if it edited a file there, or ran a command there that changes something, or if it was there at the first or last
-    message of an exchange. The path of a file may stand for its directory.
+    A session worked where it edited a file, ran a command that changes something, or was at the first or last message
+    of an exchange (a prompt with its answer). The path of a file may stand for its directory.
     """
     failed = {one.tool_use_id: one.proof for turn in session.turns for one in turn.tool_results if one.is_error}
     ended = {one.tool_use_id for turn in session.turns for one in turn.tool_results}
@@ -220,8 +214,7 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 def errors_of(session: Session) -> tuple[MetError, ...]:
     """Return the errors that a session's commands met, each with the actions that ended it.
 
-    An error ended when its command ran again without that error. All changes and commands between the error and that
-    run count as the actions that ended it.
+    An error ended when its command ran again without it. All changes and commands in between count as its end.
     """
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()
@@ -268,9 +261,7 @@ def _commands(action: str) -> WorkCommands:
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the files that a session successfully edited, as its calls name them, except paths that may not be
-    stored.
-    """
+    """Return the files that a session successfully edited, as its calls name them, if they may be stored."""
     return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 
@@ -279,8 +270,7 @@ def known_files(
 ) -> KnownFiles:
     """Return the files whose content a session knows, because it successfully read or edited them.
 
-    With `end`, turns after the turn with this index do not count. With `kept`, only the turns with these indexes
-    count.
+    With `end`, only turns up to the turn with this index count; with `kept`, only the turns with these indexes.
     """
     turns = session.turns if end is None else session.turns[: end + 1]
     if kept is not None:
@@ -320,10 +310,7 @@ def _fit(path: str) -> bool:
 
 @lru_cache(maxsize=1024)  # files are edited again and again
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
-    """Return `path`, relative to `cwd`, as an absolute path without ``..``; empty if it may not be stored.
-
-    The path's directory `cwd` is replaced by `resolved_cwd`. No file is looked at.
-    """
+    """Return `path`, relative to `cwd`, as an absolute path in `resolved_cwd`; empty if it may not be stored."""
     if not _fit(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
         return ""
     path = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text
@@ -376,7 +363,7 @@ def acts(turn: Turn) -> bool:
 
 
 def _changing(turn: Turn) -> list[str]:
-    """Return the ids of a turn's calls that do more than look at something, for example edit a file."""
+    """Return the ids of a turn's calls that do more than look at something."""
     return [call.id for call in calls_of(turn) if call.action and not _only_looks(call.action)]
 
 
@@ -390,9 +377,7 @@ def _asked(exchange: Exchange) -> list[str]:
 
 
 def _is_answered(exchange: Exchange) -> bool:
-    """Return True if the prompt of this exchange (a prompt with its answer) is no mere greeting, and the agent
-    answered.
-    """
+    """Return True if the prompt of this exchange is no mere greeting, and the agent answered."""
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or is_broken_off(spoken):
         return False
@@ -408,7 +393,6 @@ def _only_asks_back(exchange: Exchange, said: str) -> bool:
 
 
 def _does_not_know(said: str) -> bool:
-    """Return True if an answer only says that the agent does not know."""
     return len(said) <= _SHORT_CHARACTERS and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
 
 

@@ -1,8 +1,7 @@
 """The project of a directory: its git repository with all worktrees or, outside git, the directory itself.
 
-Projects are found by reading `.git` alone, because each session needs one and git may not be installed. A `.git` is
-believed as far as it can be proven. If it points elsewhere, the target must point back, because a stranger's directory
-also contains a stranger's `.git`.
+Projects are found by reading `.git` alone, because each session needs one and git may not be installed. If a `.git`
+points elsewhere, the target must point back, because a stranger's directory also contains a stranger's `.git`.
 """
 
 from __future__ import annotations
@@ -29,19 +28,15 @@ _GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM
 
 
 class Unproven(IndexerError):
-    """The `.git` of a directory is not believed, and so the directory's project is not found by it.
-
-    The message gives the reason.
-    """
+    """The `.git` of a directory is not believed, for the reason in the message, and does not give it a project."""
 
     code = "unproven_checkout"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working directory of a git repository.
+    """A working directory of a git repository, with its `own` git folder and the `common` one of all worktrees.
 
-    `own` is the git folder of this working directory alone, and `common` the git folder that all worktrees share.
     `key` identifies the repository: it is equal for all working directories that are proven to belong to it.
     """
 
@@ -101,9 +96,7 @@ def listed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def worktree_named(common: Path, name: str) -> Path | None:
-    """Return the directory of the worktree that git lists as `name`. The name stays the same when the worktree
-    moves.
-    """
+    """Return the directory of the worktree that git lists as `name`, which stays when the worktree moves."""
     return _listed(common / "worktrees" / name)
 
 
@@ -214,9 +207,7 @@ def _git(*words: str) -> bytes | None:
 
 
 def text_of_regular(file: Path, most: int = _MAX_BYTES) -> str:
-    """Return the text of a regular file of at most `most` bytes, decoded like a file name.
-
-    A pipe raises an error instead of blocking.
+    """Return the text of a regular file of at most `most` bytes, decoded like a file name. A pipe does not block.
 
     Raises:
         OSError: the file cannot be read, is no regular file, or is larger.
@@ -242,8 +233,8 @@ class Project:
     """A directory's git repository with all worktrees or, outside git, the directory itself.
 
     `key` is equal for all worktrees, and `root` is the main working directory. `git` is True for a repository. `doubt`
-    says why a `.git` is not believed: the directory is then a project outside git. `places` are other directories,
-    present or past, of the project. `maybe` are directories that might belong to the project.
+    says why a `.git` is not believed. `places` are other directories, present or past, of the project, and `maybe`
+    those that might belong to it.
     """
 
     key: str
@@ -286,8 +277,7 @@ def project_of(directory: str | Path) -> Project:
 def begun_at(head: str, project: Project) -> Project:
     """Return `project` with a key that names the commit `head` at which a session without a known directory began.
 
-    Such a session belongs to each repository that has the commit, even one that is cloned later. A search decides
-    that.
+    A search decides to which repositories with the commit the session belongs, even ones cloned later.
     """
     return replace(project, key=f"{_HEAD_PREFIX}{head} {project.key}") if head else project
 

@@ -1,8 +1,7 @@
 """Updates of the index: reads changed logs on demand or completely, embeds new chunks, and erases forgotten sessions.
 
-One process at a time reads logs, and one process at a time embeds. Embedding takes long, and must not delay the
-reading of new logs. Sessions of which only a kept copy (a compressed copy of a deleted log) is left are indexed as
-well. Nothing stays of sessions that a person asked to forget.
+One process at a time reads logs, and one process at a time embeds. Embedding takes long, and must not delay the reading
+of new logs.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ def read_changes(
 ) -> tuple[Report, list[LogFile]]:
     """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 
-    Return counts of the work, and the changed logs that are left for later. A log that would take longer than
-    `seconds` is always left.
+    Return counts of the work, and the changed logs that are left, always those that would take longer than `seconds`.
 
     Raises:
         IndexBusyError: another process is indexing. The index can still be searched.
@@ -69,8 +67,8 @@ def read_some(
 ) -> list[LogFile]:  # fmt: skip
     """Read changed logs for about `seconds`, and count the work in `report`. Return the changed logs that are left.
 
-    Logs of more than `largest` bytes are left. A log that failed before, according to `report`, is not tried again,
-    since a slow disk would stop every run at the same log.
+    Logs of more than `largest` bytes are left. A log in ``report.failed`` is not tried again, since a slow disk would
+    stop every run at one log.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -102,7 +100,7 @@ def read_named(
 def read_changed(
     store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
 ) -> list[LogFile]:
-    """Read the logs at `paths` that have changed. If no log has changed, return without waiting for the index's lock.
+    """Read the logs at `paths` that have changed, without waiting for the index's lock if none has.
 
     Return the changed logs that are not read, because each would take longer than `seconds`.
 
@@ -120,8 +118,8 @@ def read_rest(
 ) -> bool:
     """Copy logs, index kept copies (compressed copies of logs) and erase deleted text, for about `seconds`.
 
-    Return True if all three are done. Call this after all changed logs were read. `done` collects the logs that were
-    copied: pass an empty set to the first call, and the same set to each further call.
+    Return True if all three are done. Call this after all changed logs were read. `done` collects the copied logs: pass
+    one set, empty at first, to all calls.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -138,10 +136,9 @@ def complete(
     patience: float, deadline: float | None = None, progress: Progress | None = None,
     waiting: Callable[[], None] | None = None,
 ) -> Report:  # fmt: skip
-    """Read all changed logs and embed all chunks without a vector. `waiting` is called as in `only_writer`.
+    """Read all changed logs, those of `project` first, and embed all chunks without a vector if there is an `embedder`.
 
-    Logs of `project` come first. Without an `embedder`, nothing is embedded. After `deadline` (of `time.monotonic`),
-    embed one batch more and leave the rest.
+    `waiting` is called as in `only_writer`. After `deadline` (of `time.monotonic`), one batch more is embedded.
 
     Raises:
         IndexBusyError: another process has held a lock for `patience` seconds. If it held the lock for embedding, all
@@ -169,8 +166,7 @@ def embed_first(
 ) -> Report:  # fmt: skip
     """Embed the chunks that are `wanted`, then those in `scope`, then others, for about `seconds`.
 
-    With `only_first`, embed in `scope` only the first chunk of each exchange (a prompt with its answer). All other
-    chunks are then embedded only if they fill less than one batch.
+    `only_first` is as in `embed_waiting`.
 
     Raises:
         IndexBusyError, ModelUnavailableError: as for `complete`.
@@ -186,10 +182,7 @@ def embed_first(
 
 
 def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
-    """Sort logs: logs of `project` first, if their location shows that they are.
-
-    Large logs come last, so that no other log waits for them.
-    """
+    """Sort logs: those of `project` first, as far as their location shows it, and large ones last."""
     here = {agent.name: agent.place_of(project.root) if project else "" for agent in agents}
 
     def place(file: LogFile) -> tuple[bool, bool]:
@@ -211,8 +204,7 @@ def remember(
     store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Copy all logs to the folder of kept copies, if a person wants copies. Index sessions of which only a copy is
-    left.
+    """Copy all logs, if a person wants copies. Index sessions of which only a copy is left.
 
     The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). Logs in
     `done` are skipped, and each handled log is added to `done`.
@@ -231,10 +223,9 @@ def remember(
 
 
 def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Index the kept copies (compressed copies of logs) of sessions that the index does not have.
+    """Index the kept copies (compressed copies of deleted logs) of sessions that the index does not have.
 
-    This happens if the agent deleted the logs, and the index was deleted later. The caller holds the index's lock. A
-    copy that cannot be read is logged.
+    The caller holds the index's lock. A copy that cannot be read is logged.
     """
     gone = forgotten()
     copies = list(kept_logs.copies())
@@ -252,8 +243,8 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
 def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
     """Bring sessions whose logs were deleted up to date after an upgrade of smart-fork, once for each version.
 
-    The sessions' stored texts are masked again, and their kept copies (compressed copies of logs) are read again. The
-    caller holds the index's lock. If this is interrupted, the next run continues it.
+    Their stored texts are masked again, and their kept copies (compressed copies of logs) are read again. The caller
+    holds the index's lock. If this is interrupted, the next run continues it.
     """
     if store.meta(RENEWED) == log_changes.VERSION:
         return
@@ -269,11 +260,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
-    """Index a kept copy (a compressed copy of a log).
-
-    If the copy cannot be read, log this and return, so that other copies are still indexed. If the index already has
-    the session, the session stays in it.
-    """
+    """Index a kept copy (a compressed copy of a log). If it cannot be read, log this and return."""
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     try:
@@ -302,10 +289,10 @@ def remove_forgotten(store: Store) -> None:
 
 
 def remove_forgotten_files() -> None:
-    """Remove the kept copies (compressed logs) and exports of forgotten sessions, which a person asked to forget.
+    """Remove the kept copies and exports of forgotten sessions, and indexes set aside for damage, which may contain
+    them.
 
-    Also remove indexes that were set aside (renamed because of damage), since they may contain these sessions. The
-    present index is not opened.
+    The present index is not opened.
     """
     kept_logs.sweep_reading()
     gone = forgotten()
@@ -352,10 +339,11 @@ def remove_unfinished_files() -> None:
 
 
 def mask_again(store: Store, session: SessionRow) -> bool:
-    """Mask a session's stored texts and export with the rules of this version. Return True if the export changed.
+    """Mask the stored texts and export of a session without a log by the present rules. Return True if the export
+    changed.
 
-    The session's log was deleted. Names of code from the session's tool outputs are dropped: the outputs are gone, so
-    the names cannot be checked for secrets. The caller holds the index's lock.
+    Names of code are dropped: they cannot be checked for secrets without the tool outputs. The caller holds the index's
+    lock.
     """
     placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
     known = store.texts([placement.chunk for placement in placements])

@@ -1,5 +1,4 @@
-"""Records of the repositories that sessions worked in. By its record, a repository is recognized after a move, or in
-another clone.
+"""Records of the repositories that sessions worked in, to recognize them after a move, or in another clone.
 
 A repository is recognized by its root commits and its remote, or by its reflog, which moves with it. A directory of
 equal name proves nothing. A root commit alone proves nothing either, because forks and templates share it.
@@ -43,9 +42,9 @@ _MAX_TABLE_BYTES = 1 << 28
 
 
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Return those of `names` that are objects (such as commits) in `repository`, the path of a ``.git``.
+    """Return those of `names`, which may be shortened, that are objects (such as commits) in `repository`.
 
-    Names may be shortened. The path contains no symbolic links.
+    `repository` is the path of a ``.git`` without symbolic links.
     """
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
@@ -65,7 +64,7 @@ def known(repository: Path, names: Collection[str]) -> frozenset[str]:
 def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]:
     """Return those of `names` that are objects in the pack files of the folder `packs`.
 
-    `_changed` is the time of the folder's last change. Results are cached by it: packs come and go, but never change.
+    Results are cached by the time of the folder's last change, `_changed`: packs come and go, but never change.
     """
     found: set[str] = set()
     for entry in sorted(os.scandir(packs), key=lambda one: one.name):
@@ -133,9 +132,8 @@ class SeenRepository:
     """A git repository as it was when it was last seen in the directory `top`.
 
     `key` is its git folder, empty if only a log names the repository. `roots` are its root commits, empty if unknown.
-    `remote` is its normalized remote, `head` its last commit and `last` the digest of its reflog's last line. `place`
-    is its device and inode, and `config` the time of its configuration. `made` are commits that sessions made in it,
-    with names as their logs shorten them.
+    `remote` is its normalized remote, `head` its last commit, `last` the digest of its reflog's last line, `place` its
+    device and inode, and `config` the time of its configuration. `made` are the shortened names of sessions' commits.
     """
 
     top: str
@@ -151,15 +149,13 @@ class SeenRepository:
 
     @property
     def is_there(self) -> bool:
-        """Return True if the repository's directory still exists."""
         return os.path.lexists(self.top)
 
 
 def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | None:
     """Return a record of the repository in the directory `top`; `None` if its `.git` is not believed.
 
-    Its root commits are taken from the earlier record `before`, and its remote as well if the configuration is
-    unchanged.
+    The earlier record `before` gives the root commits, and the remote if the configuration is unchanged.
     """
     try:
         found = Checkout.at(top)
@@ -195,16 +191,12 @@ def why_same(old: SeenRepository, new: SeenRepository) -> str:
 
 
 def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
-    """Return True if `old` and `new` share a root commit, or `new` has the last commit of `old`.
-
-    Forks of a repository share its history, too.
-    """
+    """Return True if `old` and `new` share a root commit, or `new` has the last commit of `old`, as forks do."""
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
-    """Record what a log says about the repository of a deleted directory, unless an earlier record came from git
-    itself.
+    """Record what a log says about the repository of a deleted directory, unless git itself told an earlier record.
 
     Raises:
         StateUnavailable: the record cannot be stored.
@@ -222,39 +214,23 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
 
 
 def note(one: SeenRepository) -> None:
-    """Store the record of a repository in the state database. It replaces an older record of the same directory.
-
-    Raises:
-        StateUnavailable: the record cannot be stored.
-    """
+    """Store the record of a repository in the state database. It replaces an older record of that directory."""
     if one != noted().get(one.top):
         state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
 
 
 def noted() -> dict[str, SeenRepository]:
-    """Return the recorded repositories by directory.
-
-    Raises:
-        StateUnavailable: they cannot be read.
-    """
+    """Return the recorded repositories by directory."""
     return _noted(*_stamp())
 
 
 def adopted() -> dict[str, str]:
-    """Return the directories that a person assigned to a project, each with a directory of that project.
-
-    Raises:
-        StateUnavailable: they cannot be read.
-    """
+    """Return the directories that a person assigned to a project, each with a directory of that project."""
     return _adopted(*_stamp())
 
 
 def adopt(old: str, top: str | None) -> None:
-    """Assign the sessions of the directory `old` to the project in `top`. If `top` is `None`, undo an assignment.
-
-    Raises:
-        StateUnavailable: the assignment cannot be stored.
-    """
+    """Assign the sessions of the directory `old` to the project in `top`. If `top` is `None`, undo an assignment."""
     if top is None:
         state.change("DELETE FROM adopted WHERE old = ?", old)
     else:
@@ -264,11 +240,8 @@ def adopt(old: str, top: str | None) -> None:
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return a repository's other directories, each with the reason, and a second list of possible directories.
 
-    The directories of the first kind are or were proven to belong to the repository, for example by its remote. Those
-    of the second kind no longer exist, and only share a root commit, a last commit or the name with it.
-
-    Raises:
-        StateUnavailable: the records cannot be read.
+    The first are or were proven to belong to the repository, for example by its remote. The second no longer exist, and
+    only share a root commit, a last commit or the name with it.
     """
     found: dict[str, str] = {}
     maybe: dict[str, None] = {}
@@ -311,10 +284,9 @@ def now_at(directory: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
-    """Return the current directory of the repository that was in `old`; empty if unknown.
+    """Return the current directory of the repository or worktree that was in `old`; empty if unknown.
 
-    For a worktree, this is the directory to which it moved, or the repository's top. `here` is the current directory
-    of this process. Results are cached until `_path` and `_changed`, which identify the state of the database, change.
+    `here` is the current directory of this process. The state of the database, `_path` and `_changed`, keys the cache.
     """
     before = noted()
     one = before[old]
@@ -363,9 +335,7 @@ def recorded(directory: str) -> Path | None:
 
 
 def repository_of(directory: str) -> Project | None:
-    """Return the project of the repository that contains or contained the `directory` named by a log; `None` outside
-    git.
-    """
+    """Return the project of the repository that contains or contained a log's `directory`; `None` outside git."""
     if (there := recorded(directory)) is None:
         return None
     project = project_of(there)
@@ -376,10 +346,9 @@ def repository_of(directory: str) -> Project | None:
 
 
 def remote_of(common: Path) -> str:
-    """Return the normalized URL of the remote ``origin``, or of the only remote; empty if the repository has no
-    remote.
+    """Return the normalized URL of the remote ``origin``, or of the only remote, of the git folder `common`, or "".
 
-    `common` is the git folder. User names and passwords are removed, because the URL is stored and shown.
+    User names and passwords are removed, because the URL is stored and shown.
     """
     said: dict[str, str] = {}
     for name, value in git_settings(common).items():
@@ -402,14 +371,12 @@ def normalized(url: str, beside: Path) -> str:
 
 
 def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
-    """Return `directory` or the nearest folder above it that is one of `tops`; empty if no such folder is in `tops`."""
+    """Return `directory` or the nearest folder above it that is one of `tops`, or ""."""
     return next((str(one) for one in (directory, *directory.parents) if str(one) in tops), "")
 
 
 def _below(directory: Path, old: str, new: str) -> Path:
-    """Return the path below `new` that corresponds to `directory` below `old`. If it is missing, return its nearest
-    parent that exists.
-    """
+    """Return the path below `new` that corresponds to `directory` below `old`, or its nearest existing parent."""
     place = Path(new)
     for name in directory.relative_to(old).parts:
         if not (place / name).is_dir():
@@ -447,8 +414,7 @@ def _digest(line: bytes) -> str:
 def _stamp() -> tuple[str, int]:
     """Return the state database's path and time of change. Results that were cached with these values are valid.
 
-    Two writes within one tick of the clock have the same time. Shortly after a write, the current time is returned
-    instead.
+    Two writes within one tick of the clock have one time. Shortly after a write, the present time is returned instead.
     """
     path = state.path()
     try:

@@ -51,9 +51,7 @@ class LastRun(Value):
 
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
-        """Create a summary from the JSON object `told`, which `keep_run` stored. An invalid value becomes the
-        default.
-        """
+        """Create a summary from the JSON object `told`. An invalid value becomes the default."""
         logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
@@ -116,10 +114,7 @@ def keep_run(store: Store, run: LastRun) -> None:
 
 @contextmanager
 def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
-    """Run this block as an index run, and then store a summary of it in the index. `report` counts its work.
-
-    If the block raises an error of the class `unless`, no summary is stored.
-    """
+    """Store a summary of this block as an index run. `report` counts its work. An error `unless` stores none."""
     started, began = moment(datetime.now(UTC)), time.monotonic()
     try:
         yield
@@ -134,18 +129,13 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
 
 
 def announce(store: Store, next_run: str | None) -> None:
-    """Store in the index when this process will run next; `None` for never. The entry is valid while this process
-    lives.
-    """
+    """Store in the index when this process, while it lives, will run next (`None`: never)."""
     pid = os.getpid()
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
 
 
 def next_run(store: Store, now: datetime) -> str | None:
-    """Return the time of the next run of a live process; `None` if no process indexes by schedule.
-
-    Without such a process, the index is updated when it is searched.
-    """
+    """Return the time of the next run of a live process; `None` if no process indexes by schedule."""
     told = dict_in(json_in(store.meta(_NEXT)))
     at, pid = told.get("at"), told.get("pid")
     lives = isinstance(pid, int) and (since := born(pid)) is not None and since == told.get("born")
@@ -158,10 +148,7 @@ def moment(when: datetime) -> str:
 
 
 def born(pid: int) -> float | None:
-    """Return when a process started, in seconds since 1970; `None` if unknown.
-
-    This tells whether a process id was reused.
-    """
+    """Return when a process started, in seconds since 1970, to detect a reused process id; `None` if unknown."""
     import psutil
 
     try:

@@ -1,7 +1,6 @@
 """Paths of smart-fork's state, atomic writes, and safe reading of files that other programs write.
 
 A reader sees the old or the new file, also after a power failure. Files are private, unless the replaced file was not.
-The environment variable ``SMART_FORK_HOME`` moves the folder of the whole state.
 """
 
 from __future__ import annotations
@@ -30,15 +29,12 @@ class Disk:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: bytes) -> None:
-        """Write all of `data` to the open file."""
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
 
     def like(self, descriptor: int, model: os.stat_result) -> None:
-        """Give the open file the mode of `model`, the file that it replaces, and its owner if this process may do
-        that.
-        """
+        """Give the open file the mode of the replaced file `model`, and its owner if this process may do that."""
         info = os.fstat(descriptor)
         if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
             with contextlib.suppress(PermissionError):
@@ -46,15 +42,12 @@ class Disk:
         os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
 
     def sync(self, descriptor: int) -> None:
-        """Flush the open file to the disk."""
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Close the file with this descriptor."""
         os.close(descriptor)
 
     def look(self, path: Path) -> os.stat_result | None:
-        """Return the `stat` of the file at `path`, or `None` if it is missing."""
         try:
             return path.stat()
         except FileNotFoundError:
@@ -65,11 +58,9 @@ class Disk:
         target.hardlink_to(staging)
 
     def replace(self, staging: Path, target: Path) -> None:
-        """Rename the new file at `staging` to `target`, in one step, in place of the old file."""
         staging.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Remove the file at `path`, if it exists."""
         path.unlink(missing_ok=True)
 
     def sync_folder(self, folder: Path) -> None:
@@ -177,8 +168,8 @@ def sweep_beside(target: Path) -> None:
 def _staged(target: Path, publish: Callable[[Path], None], disk: Disk, *, durable: bool = True) -> Iterator[int]:
     """Create a private temporary file beside `target`, and yield its descriptor. After the block, call `publish`.
 
-    `publish` gives the file its name. The content is flushed to the disk before, if `durable`. Otherwise a power
-    failure could leave a name without content.
+    `publish` gives the file its name. If `durable`, the content is flushed before: a power failure could otherwise
+    leave a name without content.
     """
     staging = staging_of(target)
     try:
@@ -257,10 +248,7 @@ def index_root() -> Path:
 
 
 def checkpoints_dir() -> Path:
-    """Return the folder of cached lists of checkpoints (sessions kept in git branches).
-
-    They can always be made again.
-    """
+    """Return the folder of cached lists of checkpoints (sessions kept in git branches), which can be made again."""
     return state_home() / "checkpoints"
 
 
@@ -291,10 +279,7 @@ def open_regular(path: Path | str) -> IO[bytes]:
 
 
 class _Unpacked(io.RawIOBase):
-    """A compressed log, opened for reading its uncompressed content. Seeking backwards reads again from the beginning.
-
-    Nothing is written to the disk.
-    """
+    """The uncompressed content of a compressed log. Seeking backwards reads again from the beginning."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

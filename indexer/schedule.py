@@ -1,8 +1,7 @@
 """Triggers of index runs: an interval or a cron expression, and changes of logs.
 
 Changes come from the system's notifications. If the system can watch no more folders, all logs are checked regularly.
-Each folder with logs is watched separately, also symbolic links to folders. Folders that agents keep below a session's
-own folder are not watched.
+Each folder with logs is watched separately, also links to folders, but no folders below a session's own.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ class Schedule:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Stop the scheduler. A second call does nothing."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
@@ -81,7 +79,7 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for an interval or a cron expression (see `parsed`); for `None`, the default trigger.
+    """Return the trigger for an interval or a cron expression (see `parsed`); the default for `None`.
 
     For an invalid text, log a warning and return the default trigger.
     """
@@ -190,10 +188,7 @@ class _Folder(NamedTuple):
 
 
 class Watcher:
-    """A watcher of log folders. It calls `changed` with the paths of logs that were written, created or deleted.
-
-    It reads no log.
-    """
+    """A watcher of log folders. It calls `changed` with the paths of logs that were written, created or deleted."""
 
     def __init__(
         self, adapters: Iterable[AgentAdapter], changed: Changed, *, poll_seconds: float = POLL_SECONDS
@@ -205,10 +200,7 @@ class Watcher:
         self._poll_seconds = poll_seconds
 
     def run(self, stop: Event) -> None:
-        """Watch until `stop` is set, in the calling thread.
-
-        If notifications fail, log this and check the logs regularly.
-        """
+        """Watch until `stop` is set. If notifications fail, log this and check the logs regularly."""
         said = ""
         while not stop.is_set():
             try:
@@ -230,8 +222,7 @@ class Watcher:
     def _notified(self, stop: Event) -> None:
         """Report changes in the existing log folders until one of the folders appears, moves or is deleted.
 
-        The caller then calls this method again. Each call first checks all logs, so no change is missed between two
-        calls.
+        The caller then calls this again. Each call first checks all logs, so no change is missed between two.
         """
         folders = frozenset(self._folders())
         names = _names(folders)
@@ -265,7 +256,7 @@ class Watcher:
 
 
 def _names(folders: Collection[_Folder]) -> dict[str, str]:
-    """Map paths that the system may report to the paths of watched folders. Some systems report paths without links."""
+    """Map paths that the system may report to those of watched folders. Some systems report paths without links."""
     return {os.path.realpath(folder.path): folder.path for folder in folders} | {
         folder.path: folder.path for folder in folders
     }

@@ -1,7 +1,7 @@
 """The table of all environment variables: name, meaning, default, and how each value is read.
 
-``smart-fork config`` and docs/reference/settings.md are generated from this table. Code that may import nothing, such
-as a hook (code that an agent runs at an event), reads its variables by name.
+``smart-fork config`` and docs/reference/settings.md are generated from it. Code that may import nothing, such as a hook
+(code that an agent runs at an event), reads its variables by name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ _OFF = frozenset({"0", "false", "no", "off", "never"})
 class Variable(str):
     """The name of an environment variable: a string, with the variable's meaning and its default.
 
-    The value of a `secret` variable is never printed. The value of a `kept` variable is copied into the settings of an
-    installed service.
+    The value of a `secret` variable is never printed. A `kept` one is copied into the settings of an installed service.
     """
 
     __slots__ = ("default", "kept", "meaning", "secret")
 
     def __new__(cls, name: str, meaning: str, default: str = "", *, secret: bool = False, kept: bool = False) -> Self:
-        """Create the string `name` with its further attributes."""
         made = super().__new__(cls, name)
         made.meaning, made.default, made.secret, made.kept = meaning, default, secret, kept
         return made
@@ -44,13 +42,11 @@ class Variable(str):
         return (os.environ if environment is None else environment).get(self, "").strip()
 
     def is_on(self, environment: Mapping[str, str] | None = None) -> bool:
-        """Return True if the value is ``1``, ``true``, ``yes`` or ``on``, in any case. An unset variable is not on."""
+        """Return True if the value is ``1``, ``true``, ``yes`` or ``on``, in any case."""
         return self.text(environment).lower() in _ON
 
     def is_off(self, environment: Mapping[str, str] | None = None) -> bool:
-        """Return True if the value is ``0``, ``false``, ``no``, ``off`` or ``never``, in any case. An unset variable is
-        not off.
-        """
+        """Return True if the value is ``0``, ``false``, ``no``, ``off`` or ``never``, in any case, but not if unset."""
         return self.text(environment).lower() in _OFF
 
     def number(self, environment: Mapping[str, str] | None = None) -> int:

@@ -1,6 +1,4 @@
-"""An embedder that all searches of a process share. It loads the model once, and looks for changed logs once a
-second.
-"""
+"""An embedder that all searches of a process share. It loads the model once, and limits looks for changed logs."""
 
 from __future__ import annotations
 
@@ -53,26 +51,22 @@ class SharedEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the name of the model, as `Embedder.model` does."""
         return self._embedder.model
 
     @property
     def dimensions(self) -> int:
-        """Return the length of a vector, as `Embedder.dimensions` does. This waits for the model."""
         self._wait()
         return self._embedder.dimensions
 
     @property
     def state(self) -> Literal["ready", "loading", "absent"]:
-        """Return "ready", "loading", or "absent" if the model cannot be loaded."""
+        """Return the state of the model, "absent" if it cannot be loaded."""
         if self._loaded is None or not self._loaded.done():
             return "loading"
         return "absent" if self._loaded.exception() else "ready"
 
     def start(self) -> Future[None]:
-        """Start to load the model in a thread, unless it is loading or loaded. After a failure, wait a minute before a
-        new try.
-        """
+        """Load the model in a thread, unless it is loading or loaded, or failed in the last minute."""
         with self._starting:
             loaded = self._loaded
             if loaded is None or (loaded.done() and loaded.exception() and self._clock() >= self._again_at):
@@ -107,9 +101,9 @@ class SharedEmbedder:
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
-        """Call `look`, which reads changed logs, and return the logs that `look` leaves unread.
+        """Call `look`, which reads changed logs, and return the logs that it leaves unread.
 
-        If a call within the last second left no log unread, return an empty list without another call.
+        If a call within the last second left no log unread, return [] without another call.
 
         Raises:
             IndexBusyError: another search is looking for changed logs, and takes long.

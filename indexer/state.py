@@ -1,8 +1,7 @@
 """A database of facts that outlive a process and cannot be rebuilt, ``<SMART_FORK_HOME>/state.db``, for both packages.
 
-Each change is one transaction: after a `kill -9`, the whole change is stored or nothing of it. Deleted data is
-overwritten, and no journal with old data stays beside the file. In a read-only home, the database can still be
-queried.
+Each change is one transaction. Deleted data is overwritten, and no journal with old data stays beside the file. In a
+read-only home, the database can still be queried.
 """
 
 from __future__ import annotations
@@ -84,8 +83,6 @@ DROP TABLE pulled_before;
 def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
     """Run a query on the state database and return its rows; none if nothing was ever stored.
 
-    Reading does not create the file.
-
     Raises:
         StateUnavailable: the database cannot be read.
     """
@@ -100,9 +97,7 @@ def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def changing() -> Iterator[apsw.Connection]:
-    """Open a transaction on the state database for this block. It holds the write lock from its start.
-
-    Values that the block reads therefore do not change before the block writes.
+    """Open a transaction on the state database for this block, with the write lock from its start.
 
     Raises:
         StateUnavailable: the database cannot be written, and is unchanged.
@@ -134,21 +129,13 @@ def change(query: str, *values: object) -> int:
 
 
 def fact(name: str) -> Any:
-    """Return the value that `keep` stored under `name`; `None` if there is no such value.
-
-    Raises:
-        StateUnavailable: the database cannot be read.
-    """
+    """Return the value that `keep` stored under `name`; `None` if there is no such value."""
     found = rows("SELECT value FROM facts WHERE name = ?", name)
     return orjson.loads(found[0][0]) if found else None
 
 
 def keep(name: str, value: Any) -> None:
-    """Store a JSON `value` under `name`. `None` deletes the stored value.
-
-    Raises:
-        StateUnavailable: the database cannot be written, and the old value stays.
-    """
+    """Store a JSON `value` under `name`. `None` deletes the stored value."""
     if value is not None:
         change("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, orjson.dumps(value).decode())
     else:
@@ -156,11 +143,7 @@ def keep(name: str, value: Any) -> None:
 
 
 def damage() -> str:
-    """Return SQLite's description of damage in the state database; empty if it is sound.
-
-    Raises:
-        StateUnavailable: the database cannot be read at all.
-    """
+    """Return SQLite's description of damage in the state database; empty if it is sound."""
     said = [str(one) for (one,) in rows("PRAGMA integrity_check(1)")]
     return "" if said in ([], ["ok"]) else said[0]
 

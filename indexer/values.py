@@ -26,7 +26,7 @@ def rare(default: Any = None) -> Any:
 
 
 def spread(**keys: Any) -> Any:
-    """Return a dataclass field for a mapping. `Value.as_json` puts the mapping's keys in place of the field.
+    """Return a dataclass field for a mapping, whose keys `Value.as_json` puts in place of the field.
 
     `keys` are the types of its known keys.
     """
@@ -100,7 +100,7 @@ def text_in(value: object) -> str:
 
 
 def json_in(text: bytes | str) -> Any:
-    """Decode a JSON text, and return its value. Return `None` if the text is not JSON."""
+    """Return the value of a JSON text, or `None` if it is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
