@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from smart_fork.agents import AGENTS
-from tests.drilled import drilled
+from tests.support.exhaustive import full_or_sample
 from tests.together import scheduler
 
 pytest_plugins = ["tests.durations", "tests.corpus", "tests.places", "tests.telling"]
@@ -91,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw fewer examples where the thorough tests are left out as well."""
     few = 10 if "not thorough" in config.getoption("markexpr") else 25
     hypothesis.settings.register_profile(
-        "ours", deadline=None, derandomize=True, max_examples=drilled(60, few), suppress_health_check=UNHURRIED
+        "ours", deadline=None, derandomize=True, max_examples=full_or_sample(60, few), suppress_health_check=UNHURRIED
     )
     hypothesis.settings.load_profile("ours")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
+from tests.support import forkserver
 from tests.together import shared
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +31,7 @@ UNKNOWN = [0.0, 0.0]
 
 def processor_seconds():
     """What this process has taken, and its children that have ended."""
-    return sum(os.times()[:4]) + warm.Popen.took
+    return sum(os.times()[:4]) + forkserver.Popen.took
 
 
 def file_of(test):

@@ -11,6 +11,7 @@ import ast
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,12 +26,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.counted import NUMBERS
-from tests.lines import PACKAGES, ROOT, code_lines
-from tests.written_programs import first_lines
+from tests.call_counter import NUMBERS
+from tests.support.executables import shebang
 
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("indexer", "smart_fork")
 KEPT = Path(__file__).with_suffix(".toml")
-COUNTED = Path(__file__).with_name("counted.py")
+COUNTED = Path(__file__).with_name("call_counter.py")
 
 #: What the agents say that are asked which version they are, and what they can do.
 AGENTS = {"claude": "2.1.332 --fork-session --session-id", "codex": "codex-cli 0.171.0 fork"}
@@ -40,6 +42,31 @@ ERROR = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
 WORDS = ("river", "table", "green", "stone", "paper", "house", "light", "water")
 
 Sources = Mapping[str, str]
+
+#: A comment, or a string. Python's own tokens say the same, and take seven times as long.
+_COMMENT_OR_STRING = re.compile(
+    r"""#[^\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.DOTALL
+)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def code_lines(source: str) -> int:
+    """Return the number of lines with code."""
+    text = _COMMENT_OR_STRING.sub(lambda found: "" if found[0][0] == "#" else found[0].replace("\n", "x\nx"), source)
+    lines = {number for number, line in enumerate(text.split("\n"), 1) if line and not line.isspace()}
+    for node in statements(ast.parse(source)):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            lines.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk over a module and its statements, without their expressions."""
+    yield node
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        inner = getattr(node, name, ())
+        for one in inner if isinstance(inner, list) else ():
+            yield from statements(one)
 
 
 class Imported(NamedTuple):
@@ -204,14 +231,14 @@ class Home:
         (home / "bin/git").symlink_to(shutil.which("git") or "git")
         for name, said in AGENTS.items():
             program = home / "bin" / name
-            program.write_text(f"{first_lines('-IS')}print({said!r})\n")
+            program.write_text(f"{shebang('-IS')}print({said!r})\n")
             program.chmod(0o755)
         self._log = next((home / ".claude").rglob(f"{self.session}.jsonl"))
         self.count("index", "run")
         self.count("find", self.intent)
 
     def count(self, *words: str, stdin: str = "") -> dict[str, Any]:
-        """What `counted.py` has counted of one command."""
+        """What `call_counter.py` has counted of one command."""
         self._result.unlink(missing_ok=True)
         self._run("-P", str(COUNTED), str(self._result), *words, stdin=stdin)
         found: dict[str, Any] = json.loads(self._result.read_text("utf-8"))

@@ -26,9 +26,9 @@ from smart_fork.cli.command import examples as help_examples
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.demo import write_demo_home
 from smart_fork.cli.main import command_line
-from tests.cases import each
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT
+from tests.support.cases import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [

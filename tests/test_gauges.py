@@ -13,7 +13,7 @@ import pytest
 from indexer.safe_files import index_db
 from indexer.transcripts.lines import LineReader
 from tests import gauges
-from tests.counted import INDEX, NUMBERS, READER, WORK
+from tests.call_counter import INDEX, NUMBERS, READER, WORK
 
 COMMANDS = [name for name, one in gauges.kept().items() if "calls" in one]
 MAX_SHOWN = 15
@@ -62,7 +62,7 @@ class TestTheProduct:
         assert {*NUMBERS} == set.intersection(*(set(gauges.kept()[name]) for name in COMMANDS))
 
     def test_what_is_counted_by_its_name_is_there(self):
-        """Who renames one of them names the new one in `counted.py`: it would be counted as never done."""
+        """Who renames one of them names the new one in `call_counter.py`: it would be counted as never done."""
         texts = "\n".join(text for path, text in gauges.sources().items() if path.startswith(("indexer", "smart_fork")))
 
         assert [] == [name for name in WORK if f"\ndef {name}(" not in texts]
@@ -135,7 +135,7 @@ def test_a_log_is_read_whole_where_its_reader_comes_to_its_end(tmp_path):
     log.write_text('{"a": 1}\n' * 3)
     program = (
         f"import json, sys; sys.path[:0] = [{str(gauges.ROOT)!r}]\n"
-        "from pathlib import Path; from tests.counted import Counting\n"
+        "from pathlib import Path; from tests.call_counter import Counting\n"
         f"counting = Counting(Path({str(gauges.ROOT / 'indexer')!r})); counting.begin()\n"
         f"from indexer.transcripts.lines import LineReader; log = Path({str(log)!r})\n"
         "list(LineReader(log)); next(iter(LineReader(log))); list(LineReader(log, 9, 1)); list(LineReader(log, most=99)); [*LineReader(log)]\n"
@@ -155,7 +155,7 @@ def test_calls_are_those_of_functions_in_all_threads_and_a_generator_that_goes_o
     (tmp_path / "ours/unused.py").write_text("import threading\n")
     program = (
         f"import json, sys; sys.path[:0] = [{str(gauges.ROOT)!r}, {str(tmp_path)!r}]\n"
-        "from pathlib import Path; from threading import Thread; from tests.counted import Counting\n"
+        "from pathlib import Path; from threading import Thread; from tests.call_counter import Counting\n"
         f"counting = Counting(Path({str(tmp_path / 'ours')!r})); counting.begin()\n"
         "from ours import unused, work\nwork.gather(); one = Thread(target=work.gather); one.start(); one.join()\n"
         "sys.settrace(None); print(json.dumps(counting.as_json()))"

@@ -26,8 +26,8 @@ from packaging.utils import canonicalize_name
 
 from indexer.errors import joined
 from smart_fork.agents import AGENTS
-from tests import lines
-from tests.written_programs import first_lines
+from tests import gauges
+from tests.support.executables import shebang
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("indexer", "smart_fork")
@@ -71,7 +71,7 @@ def test_a_module_is_read_in_one_sitting():
 
 def test_a_docstring_a_comment_and_a_blank_are_no_lines_of_code():
     source = '"""Doc.\n\nMore.\n"""\n\n# why\nx = """a\nb"""\n\n\ndef f():\n    """Doc."""\n    return x\n'
-    assert lines.code_lines(source) == 4
+    assert gauges.code_lines(source) == 4
 
 
 def test_an_install_without_extras_brings_no_framework():
@@ -151,7 +151,7 @@ def exceptions(root: Path) -> dict[str, list[ast.ClassDef]]:
     texts = (path.read_text() for package in PACKAGES for path in (root / package).rglob("*.py"))
     classes: dict[str, list[ast.ClassDef]] = {}
     derives = re.compile(r"^ *class \w+\(", re.MULTILINE)
-    for node in (node for text in texts if derives.search(text) for node in lines.statements(ast.parse(text))):
+    for node in (node for text in texts if derives.search(text) for node in gauges.statements(ast.parse(text))):
         if isinstance(node, ast.ClassDef):
             classes.setdefault(node.name, []).append(node)
     return {name: nodes for name, nodes in classes.items() if "BaseException" in above(name, classes)}
@@ -362,7 +362,7 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
     command = tmp_path / ".venv/bin/smart-fork"
     command.parent.mkdir(parents=True)
     command.write_text(
-        f"{first_lines()}import json, os, sys\nprint(json.dumps(sys.argv[1:]))\n"
+        f"{shebang()}import json, os, sys\nprint(json.dumps(sys.argv[1:]))\n"
         "sys.exit(int(os.environ.get('EXIT', 0)) if sys.argv[1] == 'find' else 0)\n"
     )
     command.chmod(0o755)

@@ -28,7 +28,6 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.instance import announced
 from smart_fork.cli.service.token import token
-from tests import warm
 from tests.indexer.written import (
     HashEmbedder,
     append,
@@ -39,6 +38,7 @@ from tests.indexer.written import (
     lines,
     same_vectors,
 )
+from tests.support import forkserver
 
 ROOT = Path(indexer.__file__).parent.parent
 SMART_FORK = [sys.executable, "-m", "smart_fork"]
@@ -159,7 +159,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def smart_fork(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A command, run to its end."""
-    return warm.run(
+    return forkserver.run(
         [*SMART_FORK, *words], cwd="/", env=environment(**more), capture_output=True, text=True, check=False, timeout=90
     )
 
@@ -200,7 +200,7 @@ def serving(wait: bool = True, **more: str) -> Iterator[Service]:
     (state_home() / "service.json").unlink(missing_ok=True)
     command = [*SMART_FORK, "serve"]
     env = environment(SMART_FORK_INDEXING="true", SMART_FORK_PORT="0", **more)
-    with warm.Popen(command, cwd="/", env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    with forkserver.Popen(command, cwd="/", env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
             if wait:
                 eventually(lambda: process.poll() is not None or announced(), "the service to listen")

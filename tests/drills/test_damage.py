@@ -22,7 +22,6 @@ from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.workers.registry import Registry
-from tests.drilled import drilled
 from tests.drills.drill import (
     Quick,
     differs,
@@ -37,11 +36,12 @@ from tests.drills.drill import (
     write_logs,
 )
 from tests.smart_fork.asking import find
+from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
 
 PAGE = 4096
-PLACES = drilled(40, 12)
+PLACES = full_or_sample(40, 12)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypat
             answer = find(FindRequest(word, agent_type="both"), Engine(words)).as_json()
             assert answer.get("results") or answer.get("fallback_sessions")
         noticed += len(kept(index_db())) > before
-    assert noticed > drilled(1, 0)  # much of the file is room for vectors
+    assert noticed > full_or_sample(1, 0)  # much of the file is room for vectors
 
 
 def test_the_service_notices_damage_says_so_and_builds_the_index_anew(indexed, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 from indexer.default_embedder import FEW_TEXTS, LightEmbedder
 from indexer.safe_files import index_db, state_home
-from tests.drilled import drilled
 from tests.drills.drill import (
     ROOT,
     SECONDS,
@@ -28,7 +27,8 @@ from tests.drills.drill import (
     untouched,
     write_logs,
 )
-from tests.living import arguments, lives
+from tests.support.exhaustive import full_or_sample
+from tests.support.processes import command_line, is_running
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
 
@@ -60,7 +60,7 @@ def killer(tmp_path, monkeypatch):
 def test_a_service_that_is_killed_again_and_again_while_logs_grow_completes_what_it_had_begun(killer, tmp_path):
     """F-192, F-193. At most three times: after five crashes in ten minutes it gives up, as it should."""
     every = write_logs()
-    for number, last in enumerate(drilled((20, 34, 48), (34,))):
+    for number, last in enumerate(full_or_sample((20, 34, 48), (34,))):
         grow(every[1 + number], f"more about harbour {number}", "yes")
         with untouched(), serving(wait=False, DRILL_KILL_AT=str(last)) as service:
             assert -signal.SIGKILL == service.process.wait(SECONDS), f"moment {last}"
@@ -75,13 +75,13 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
     """F-192, F-193: the detached one that a question has left behind."""
     every = write_logs()
     killed = 0
-    for last in drilled((5, 17, 31), (17, 31)):
+    for last in full_or_sample((5, 17, 31), (17, 31)):
         grow(every[2], f"more about ledger {last}", "yes")
         with untouched():
             command = [*SMART_FORK, "index", "run", "--if-idle"]
             done = subprocess.run(command, env=environment(DRILL_KILL_AT=str(last)), capture_output=True, check=False)
             killed += done.returncode == -signal.SIGKILL
-    assert killed >= drilled(2, 1)
+    assert killed >= full_or_sample(2, 1)
     assert index_db().exists()
     with untouched():
         assert 0 == smart_fork("index", "run", **SPARED).returncode
@@ -91,7 +91,7 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
 def embedding(service: Service) -> list[psutil.Process]:
     """The processes of a service that embed."""
     children = psutil.Process(service.process.pid).children()
-    return [one for one in children if "indexer.default_embedder" in " ".join(arguments(one))]
+    return [one for one in children if "indexer.default_embedder" in " ".join(command_line(one))]
 
 
 @pytest.mark.full
@@ -104,6 +104,6 @@ def test_a_killed_process_that_embeds_is_started_again_and_does_not_outlive_its_
         (second,) = eventually(lambda: [one for one in embedding(service) if one != first], "another one")
         service.process.kill()
         service.process.wait(SECONDS)
-        eventually(lambda: not lives(second), "its end")
+        eventually(lambda: not is_running(second), "its end")
     with untouched(), serving():
         until_holds(fresh(tmp_path / "fresh", LightEmbedder()), apart=8)

@@ -26,13 +26,13 @@ from typing import Any
 import psutil
 
 from smart_fork.system.processes import Processes
-from tests import warm
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
 from tests.e2e.programs import CHECKOUT, CLAUDE_VERSION, CODEX_VERSION
 from tests.e2e.situation import situation
 from tests.e2e.terminals import SECONDS, Terminal, alive, wait_until
-from tests.living import arguments, kill, lives
+from tests.support import forkserver
+from tests.support.processes import command_line, is_running, kill_if_running
 
 #: Our own command, and the name under which the agents know our MCP server.
 SMART_FORK = (sys.executable, "-m", "smart_fork")
@@ -129,7 +129,7 @@ class Machine:
         """Have all programs run this checkout, as the light install: importing PyTorch takes longer than most tests."""
         paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests/e2e/light")])
         self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
-        warm.know(self.env)
+        forkserver.know(self.env)
 
     def add_smart_fork(self) -> None:
         """Give both agents our MCP server, as ``claude mcp add`` and ``codex mcp add`` do, with all its tools.
@@ -233,7 +233,7 @@ class Machine:
     def python(self, *words: str, env: Mapping[str, str] | None = None, **options: Any) -> Any:
         """The same for any program of this checkout."""
         env = {"SMART_FORK_PRELOAD": "off"} | dict(env or {})
-        return self.run(sys.executable, *words, env=env, start=warm.Popen, **options)
+        return self.run(sys.executable, *words, env=env, start=forkserver.Popen, **options)
 
     # As a person does
 
@@ -351,7 +351,7 @@ class Machine:
 
     def servers(self) -> list[psutil.Process]:
         """Our MCP servers."""
-        return [process for process in self.processes() if arguments(process)[1:] == [*SMART_FORK[1:], "mcp"]]
+        return [process for process in self.processes() if command_line(process)[1:] == [*SMART_FORK[1:], "mcp"]]
 
     def close_terminals(self) -> None:
         """End all that runs in the terminals."""
@@ -374,7 +374,7 @@ def _processes(root: Path) -> list[psutil.Process]:
     for process in Processes.each():
         try:
             words = [process.environ().get("HOME", ""), process.cwd(), *process.cmdline()]
-            if lives(process) and any(str(root) in word for word in words):
+            if is_running(process) and any(str(root) in word for word in words):
                 found.append(process)
         except psutil.Error:
             continue
@@ -383,7 +383,7 @@ def _processes(root: Path) -> list[psutil.Process]:
 
 def _end(root: Path) -> None:
     for process in _processes(root):
-        kill(process)
+        kill_if_running(process)
     wait_until(lambda: not _processes(root), "the last process of a machine to end")
 
 

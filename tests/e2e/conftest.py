@@ -30,8 +30,8 @@ from tests.e2e.recalling import recall, told  # noqa: F401 - fixtures
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
 from tests.e2e.windows import opened, pytest_runtest_teardown, running, served  # noqa: F401 - fixtures, and what ends them
-from tests.living import arguments
-from tests.missing import SKIPS, missing
+from tests.support.executables import SKIP_MISSING, fail_or_skip
+from tests.support.processes import command_line
 
 HERE = Path(__file__).parent
 #: All machines of this run.
@@ -54,7 +54,7 @@ def pytest_runtest_makereport(
 def machines() -> Iterator[list[Machine]]:
     """All machines of this run. When the last one has been shut down, nothing of any of them runs any more."""
     yield USED
-    assert [] == [arguments(process) for machine in USED for process in machine.processes()]
+    assert [] == [command_line(process) for machine in USED for process in machine.processes()]
 
 
 @cache
@@ -68,10 +68,10 @@ def brought(bundle: Bundle) -> Path | Unavailable:
 
 def folder_of(bundle: Bundle) -> Path:
     """That folder; without it the test that asks fails, or is left out where the suite is run without programs."""
-    if SKIPS:
+    if SKIP_MISSING:
         pytest.skip("SMART_FORK_E2E is skip")
     found = brought(bundle)
-    return found if isinstance(found, Path) else missing(str(found))
+    return found if isinstance(found, Path) else fail_or_skip(str(found))
 
 
 #: The fixtures below, and what each asks for.
@@ -88,7 +88,7 @@ BUNDLES = {
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """They are brought before the first test's time begins to run."""
-    if SKIPS or session.config.option.collectonly:
+    if SKIP_MISSING or session.config.option.collectonly:
         return
     ours = (item for item in session.items if item.path.is_relative_to(HERE))  # others have a `programs` of their own
     asked = {name for item in ours for name in getattr(item, "fixturenames", ())}
@@ -100,8 +100,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder of ``claude`` and ``codex``."""
-    if not SKIPS and not shutil.which("tmux"):
-        missing("tmux is not installed")
+    if not SKIP_MISSING and not shutil.which("tmux"):
+        fail_or_skip("tmux is not installed")
     return folder_of(CLAUDE_AND_CODEX)
 
 

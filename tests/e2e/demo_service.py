@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smart_fork.cli.demo import DemoHome, write_demo_home
-from tests import warm
 from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import Scripted
 from tests.smart_fork.scripted import AGENT
+from tests.support import forkserver
 
 SECONDS = 120.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
@@ -60,7 +60,7 @@ class DemoService:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         command = [sys.executable, "-m", "smart_fork", "serve"]
-        self.process = warm.Popen(command, cwd=self.demo.home, env=self.env, stdin=subprocess.DEVNULL)
+        self.process = forkserver.Popen(command, cwd=self.demo.home, env=self.env, stdin=subprocess.DEVNULL)
         address = json.loads(_text_of(self.state / "service.json", self.process))
         self.url = f"http://{address['host']}:{address['port']}"
 
@@ -109,7 +109,7 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
     for name in ("claude", "codex"):
         (programs / name).write_text(AGENT.replace("if sys.stdout.isatty():\n", f"{ASKS}if sys.stdout.isatty():\n", 1))
         (programs / name).chmod(0o755)
-    env = warm.like({
+    env = forkserver.like({
         "HOME": str(demo.home),
         "SMART_FORK_PRELOAD": "off",
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -131,7 +131,9 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
 
 def _python(env: dict[str, str], *words: str) -> str:
     command = [sys.executable, *words]
-    done = warm.run(command, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = forkserver.run(
+        command, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests import warm
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.terminals import wait_until
+from tests.support import forkserver
 
 
 class Service:
@@ -24,7 +24,7 @@ class Service:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         self._announced.unlink(missing_ok=True)  # one that was killed has left it behind
-        self._process = warm.Popen([*SMART_FORK, "serve"], cwd="/", env=self._env, stdin=subprocess.DEVNULL)
+        self._process = forkserver.Popen([*SMART_FORK, "serve"], cwd="/", env=self._env, stdin=subprocess.DEVNULL)
         wait_until(self._announced.exists, "the service to listen")
 
     @contextmanager

@@ -13,7 +13,7 @@ from typing import TypeVar
 import psutil
 
 from smart_fork.agents.screen import Question, Screen
-from tests.living import lives
+from tests.support.processes import is_running
 
 #: For everything: where all goes well it costs nothing, and a machine may be busy.
 SECONDS = 120.0
@@ -40,7 +40,7 @@ def wait_until(look: Callable[[], T | None], what: str, seconds: float = SECONDS
 def alive(pid: int) -> bool:
     """Whether a process runs (what has ended and is not yet waited for does not)."""
     try:
-        return lives(psutil.Process(pid))
+        return is_running(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
 

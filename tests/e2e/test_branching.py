@@ -26,7 +26,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
-from tests.living import arguments, kill
+from tests.support.processes import command_line, kill_if_running
 
 pytestmark = pytest.mark.e2e
 
@@ -267,8 +267,8 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
     assert {"claude": "Serve (", "codex": "sleep 600 ("}[agent] in told["hint"]
     terminal.leave("/exit" if agent == "claude" else "/quit")
     for process in equipped.processes():  # the server of Codex would keep it for another minute
-        if "sleep 600" in " ".join(arguments(process)):
-            kill(process)
+        if "sleep 600" in " ".join(command_line(process)):
+            kill_if_running(process)
 
     def branched() -> bool:
         os.utime(log.path, (0, 0))  # what is left of Codex may write to it once more

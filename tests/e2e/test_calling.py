@@ -28,14 +28,14 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import wait_until
-from tests.living import arguments, directory
+from tests.support.processes import command_line, working_directory
 
 pytestmark = pytest.mark.e2e
 
 
 def preloaded(machine: Machine) -> list[psutil.Process]:
     """The preloader of a machine, and its forks."""
-    return [one for one in machine.processes() if "smart_fork.cli.preload.server" in arguments(one)]
+    return [one for one in machine.processes() if "smart_fork.cli.preload.server" in command_line(one)]
 
 
 @pytest.mark.thorough
@@ -58,7 +58,7 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     (answer,), caller = ask(equipped, agent, project, ("smart_fork", order), terminal=True)
 
     fork = answer["forked_session"]
-    assert [one for one in preloaded(equipped) if directory(one) == project]
+    assert [one for one in preloaded(equipped) if working_directory(one) == project]
     assert_forked(equipped, agent, parent, fork, prompt)
     windows = equipped.tmux("list-panes", "-a", "-F", "#{pane_id} #{window_name}").splitlines()
     assert f"{fork['terminal_id']} {fork['session_name']}" in windows

@@ -15,7 +15,7 @@ from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
 from tests.e2e.scenario import CONVERSATION, EXCHANGES, PROMPT, ask, each_agent, heard, run_fork, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
-from tests.living import arguments, lives
+from tests.support.processes import command_line, is_running
 
 pytestmark = pytest.mark.e2e
 
@@ -267,7 +267,7 @@ def test_stopping_ends_the_workers_of_a_project_and_nothing_else(equipped: Machi
     assert [] == [
         machine_process
         for machine_process in equipped.processes()
-        if any(prompt in arguments(machine_process) for prompt in prompts) and lives(machine_process)
+        if any(prompt in command_line(machine_process) for prompt in prompts) and is_running(machine_process)
     ]
     assert [] == ours(equipped, "stop")["workers"]
     for fork in forks:

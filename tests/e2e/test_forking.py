@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from smart_fork.agents import AGENTS
-from tests.drilled import drilled
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Message, Protocol
@@ -32,7 +31,8 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import Terminal, wait_until
-from tests.living import arguments
+from tests.support.exhaustive import full_or_sample
+from tests.support.processes import command_line
 
 pytestmark = pytest.mark.e2e
 
@@ -255,14 +255,14 @@ def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Pr
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
     wait_until(lambda: "Noted: Now do the same" in terminal.screen, "the answer on the screen")
-    running = arguments(psutil.Process(terminal.pid))
+    running = command_line(psutil.Process(terminal.pid))
     assert parent.session_id in running
     assert "smart_fork" not in running
     terminal.leave("/exit" if agent == "claude" else "/quit")
 
 
 @each_agent(thorough="claude")
-@pytest.mark.parametrize("other", drilled([False, True], [False]), ids=str)
+@pytest.mark.parametrize("other", full_or_sample([False, True], [False]), ids=str)
 def test_a_dry_run_prints_a_command_that_forks_when_it_is_pasted(
     equipped: Machine, agent: Protocol, parent: Log, other: bool
 ):
@@ -292,7 +292,7 @@ def _ended_with(output: Path, text: str) -> str | None:
 
 def _told(machine: Machine, prompt: str) -> list[int]:
     """What was started with that prompt."""
-    return [process.pid for process in machine.processes() if prompt in arguments(process)]
+    return [process.pid for process in machine.processes() if prompt in command_line(process)]
 
 
 def _files(machine: Machine) -> set[Path]:

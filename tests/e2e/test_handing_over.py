@@ -17,7 +17,6 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.forking.lineage import lineage
-from tests.drilled import drilled
 from tests.e2e import test_copilot, test_gemini, test_opencode, test_qwen
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Message
@@ -26,6 +25,7 @@ from tests.e2e.scenario import heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.agents.opencode import database
+from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.e2e
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -39,7 +39,7 @@ TOLD = [agent.name for agent in AGENTS if agent.has("forms")]
 SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("claude", "copilot")]
 #: Agents that are only read are handed over as well.
 READ = [(agent, "claude") for agent in READ_LOGS]
-PAIRS = drilled([*permutations(TOLD, 2), *READ], [*SOME, READ[-1]])
+PAIRS = full_or_sample([*permutations(TOLD, 2), *READ], [*SOME, READ[-1]])
 #: To a log of its own, and from an agent that is only read.
 MAIN = (SOME[-1], READ[-1])
 

@@ -27,7 +27,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import alive, wait_until
-from tests.mcp_process import McpProcess
+from tests.support.mcp_process import McpProcess
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"

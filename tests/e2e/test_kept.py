@@ -10,7 +10,7 @@ from tests.e2e.agents import Machine
 from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import ANSWER, CONVERSATION, EXCHANGES, assert_forked, each_agent, run_fork, unlike_any_other
 from tests.e2e.terminals import wait_until
-from tests.living import arguments
+from tests.support.processes import command_line
 
 pytestmark = pytest.mark.e2e
 KEEP = {"SMART_FORK_KEEP_TRANSCRIPTS": "true"}
@@ -31,7 +31,7 @@ def test_deleted_sessions_are_shown_and_forked_again(machine: Machine, agent: Pr
     child = assert_forked(machine, agent, log, run_fork(machine, log, first, "--in", "process"), first)
     assert data == log.path.read_bytes()
 
-    wait_until(lambda: not any(first in " ".join(arguments(one)) for one in machine.processes()), "its end")
+    wait_until(lambda: not any(first in " ".join(command_line(one)) for one in machine.processes()), "its end")
     machine.smart_fork("index", "run", "--no-vectors", env=KEEP)
     data = child.path.read_bytes()
     log.path.unlink()

@@ -35,7 +35,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import SECONDS, wait_until
-from tests.living import arguments
+from tests.support.processes import command_line
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"
@@ -130,7 +130,7 @@ def parent(opencode: Machine, parents: Any) -> Iterator[str]:
 def running(machine: Machine) -> list[psutil.Process]:
     """OpenCode, which writes to its database until it ends."""
     program = str(machine.programs)
-    return [one for one in machine.processes() if any(word.startswith(program) for word in arguments(one)[:2])]
+    return [one for one in machine.processes() if any(word.startswith(program) for word in command_line(one)[:2])]
 
 
 def ours(machine: Machine, *words: str, cwd: Path | None = None) -> Json:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from tests.missing import SKIPS, missing
+from tests.support.executables import SKIP_MISSING, fail_or_skip
 
 pytestmark = pytest.mark.e2e
 SESSION, BELOW = "ses_one", "ses_below"
@@ -32,9 +32,9 @@ NOTE = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
 def node() -> str:
     found = shutil.which("node")
     if not found:
-        if SKIPS:
+        if SKIP_MISSING:
             pytest.skip("SMART_FORK_E2E is skip")
-        missing("there is no node")
+        fail_or_skip("there is no node")
     return str(found)
 
 

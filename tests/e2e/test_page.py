@@ -14,16 +14,16 @@ import psutil
 import pytest
 
 from smart_fork.page.renderer import prose
-from tests.cases import first
-from tests.drilled import ALL
 from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited
 from tests.e2e.demo_sessions import FAMILY, LAST
 from tests.e2e.terminals import wait_until
 from tests.e2e.views import views
 from tests.e2e.windows import ANSWER, INTENT, search, settled
-from tests.living import kill
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.service.test_page_prose import ALLOWED, PIECES
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import EXHAUSTIVE
+from tests.support.processes import kill_if_running
 
 pytestmark = pytest.mark.e2e
 
@@ -68,7 +68,7 @@ def test_without_the_token_the_page_says_how_to_get_in(served, opened):
     assert 401 == stranger.reload().status
 
 
-@first("scripts", [True, False])
+@pytest.mark.parametrize("scripts", thorough_except_first([True, False]))
 def test_a_file_lets_a_browser_in_once_and_leaves_nothing_in_its_history(served, opened, scripts):
     page = opened(storage_state=None, java_script_enabled=scripts)
     page.watch.seen.clear()
@@ -120,7 +120,7 @@ def test_a_real_browser_is_let_in_and_no_command_line_tells_the_code(served, tmp
         finally:
             for process in psutil.process_iter(["cmdline"]):
                 if f"--user-data-dir={tmp_path}/profile" in (process.info["cmdline"] or ()):
-                    kill(process)
+                    kill_if_running(process)
             assert 0 == opening.wait(60)
 
     code = (tmp_path / "read").read_text().partition('name="code" value="')[2].partition('"')[0]
@@ -464,8 +464,8 @@ def test_every_view_is_for_everybody(served, opened):
                 page.emulate_media(color_scheme=way[0])
                 assert [] == low_contrast(page), (view, way)
                 shades.add((way[0], page.eval_on_selector("body", "e => getComputedStyle(e).backgroundColor")))
-                if ALL or turn == number % len(ways):
-                    assert [] == violations(page, contrast=ALL), (view, way)
+                if EXHAUSTIVE or turn == number % len(ways):
+                    assert [] == violations(page, contrast=EXHAUSTIVE), (view, way)
                     assert [] == page.evaluate(LOST_FOCUS), (view, way)
         page.locator("#results").evaluate_all(f"all => all.forEach({BUSY})")
         assert [] == page.evaluate(MOVES), view

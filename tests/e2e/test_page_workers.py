@@ -9,8 +9,8 @@ import pytest
 from tests.e2e.browsing import focused, violations
 from tests.e2e.demo_sessions import FAMILY
 from tests.e2e.windows import ANSWER, INTENT, settled
-from tests.missing import missing
 from tests.smart_fork.forks import eventually
+from tests.support.executables import fail_or_skip
 
 pytestmark = pytest.mark.e2e
 
@@ -179,7 +179,7 @@ def test_a_result_is_read_beside_the_others_and_forked_in_place_by_keys(opened):
 def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     """It asks in a real window of tmux; all that the page shows of it then comes by itself."""
     if shutil.which("tmux") is None:
-        missing("tmux is not installed")
+        fail_or_skip("tmux is not installed")
     home, board, late = opened(), opened("/workers"), opened()
     board.wait_for_selector("text=Live")
     held = []
@@ -236,7 +236,7 @@ def tab_to(page, name: str) -> None:
 def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     """Search, read, fork, watch, answer, close: with the keys that the list has, and without scripts with Tab and Enter."""
     if shutil.which("tmux") is None:
-        missing("tmux is not installed")
+        fail_or_skip("tmux is not installed")
     page = opened(java_script_enabled=scripts)
     keys = page.keyboard
     keys.type(INTENT)

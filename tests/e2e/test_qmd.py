@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
 from tests.smart_fork.world import World, git
+from tests.support import forkserver
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
@@ -28,7 +28,9 @@ def world(home: Path, qmd_program: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
 
 
 def smart_fork(cwd: Path, *words: str) -> tuple[int, dict, str]:
-    done = warm.run([sys.executable, "-m", "smart_fork", *words], cwd=cwd, capture_output=True, text=True, timeout=240)
+    done = forkserver.run(
+        [sys.executable, "-m", "smart_fork", *words], cwd=cwd, capture_output=True, text=True, timeout=240
+    )
     return done.returncode, json.loads(done.stdout), done.stderr
 
 

@@ -30,7 +30,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
-from tests.living import arguments
+from tests.support.processes import command_line
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"
@@ -123,7 +123,7 @@ def answered(machine: Machine, session: str, prompt: str, noted: str = "Noted: "
 
 def ended(machine: Machine, prompt: str) -> None:
     """A worker without a terminal ends with its answer."""
-    running = lambda: [one for one in machine.processes() if any(prompt in word for word in arguments(one))]  # noqa: E731
+    running = lambda: [one for one in machine.processes() if any(prompt in word for word in command_line(one))]  # noqa: E731
     wait_until(lambda: not running(), "the worker to end")
 
 

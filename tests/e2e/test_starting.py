@@ -24,7 +24,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
-from tests.living import arguments
+from tests.support.processes import command_line
 
 pytestmark = pytest.mark.e2e
 
@@ -48,7 +48,7 @@ def answered(machine: Machine, agent: Protocol, session_id: str, prompt: str) ->
 
 def ended(machine: Machine, prompt: str) -> None:
     """A worker without a terminal ends with its answer."""
-    wait_until(lambda: not [p for p in machine.processes() if prompt in arguments(p)], "the worker to end")
+    wait_until(lambda: not [p for p in machine.processes() if prompt in command_line(p)], "the worker to end")
 
 
 @each_agent(thorough="claude")

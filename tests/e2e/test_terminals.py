@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import first
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.programs import cache_folder
 from tests.e2e.terminals import Terminal
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.e2e
 
@@ -72,7 +72,7 @@ def started(bare: Machine, tmp_path: Path) -> Callable[..., Terminal]:
     return start
 
 
-@first(("lost", "enters"), [(3, 2), (0, 0), (3, 0), (9, 0), (0, 1)])
+@pytest.mark.parametrize(("lost", "enters"), thorough_except_first([(3, 2), (0, 0), (3, 0), (9, 0), (0, 1)]))
 def test_a_line_arrives_once_and_whole(started, tmp_path, lost, enters):
     terminal = started("line", lost, enters)
 

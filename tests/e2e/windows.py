@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.browsing import Watch, browser, chromium, enter, window
 from tests.e2e.demo_service import DemoService, demo_service
 from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LONG, TALL
-from tests.missing import missing
+from tests.support.executables import fail_or_skip
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -28,7 +28,7 @@ INTENT, ANSWER = "retry with exponential backoff in the uploader", "Retry with b
 def served(tmp_path_factory) -> Iterator[DemoService]:
     """The service with the demo's sessions, a large family, two long sessions, many that are alike, and hostile ones."""
     if chromium() is None:
-        missing("no Chromium is installed")
+        fail_or_skip("no Chromium is installed")
     home = tmp_path_factory.mktemp("page") / "you"
     with demo_service(home, [*FAMILY, LONG, TALL, *ALIKE, *HOSTILE]) as service:
         yield service

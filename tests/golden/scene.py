@@ -31,14 +31,14 @@ from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT, Scripted
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import WordsModel
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
 
 HEADLESS = ("--in", "process")
 #: Of the help pages; and how long the name of a home is, for it is a part of what is counted and of what is cut.
 WIDTH, HOME_LENGTH = 100, 130
 
 #: The scripted agents, which also end in peace when they are told to.
-ENDING = f"{first_lines('-IS')}import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n{AGENT}"
+ENDING = f"{shebang('-IS')}import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n{AGENT}"
 
 
 class PlacelessModel(WordsModel):

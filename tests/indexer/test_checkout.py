@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexer.project import Project, project_of
-from tests.cases import first, mostly
+from tests.support.cases import thorough_except, thorough_except_first
 
 SOMEBODY = 4242
 
@@ -100,7 +100,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize(
-    "kind", mostly(FORGERIES, "the repository itself", "a worktree of it", "a symbolic link on the way")
+    "kind", thorough_except(FORGERIES, "the repository itself", "a worktree of it", "a symbolic link on the way")
 )
 def test_a_git_that_leads_into_a_repository_which_does_not_point_back_is_not_believed(kind, forged, secret):
     FORGERIES[kind](forged, secret)
@@ -142,7 +142,7 @@ def test_a_git_that_is_no_ordinary_file_is_neither_believed_nor_waited_for(forge
     assert not project_of(forged).git
 
 
-@first("kind", ["absolute", "relative", "in the repository"])
+@pytest.mark.parametrize("kind", thorough_except_first(["absolute", "relative", "in the repository"]))
 def test_a_worktree_that_its_repository_lists_is_of_it(kind, secret, tmp_path):
     folder = secret / ".worktrees/x" if kind == "in the repository" else tmp_path / "x"
     git(secret, "worktree", "add", "-q", "-b", "x", folder)
@@ -232,7 +232,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
 
 
 @root_only
-@first("what", [".", ".git"])
+@pytest.mark.parametrize("what", thorough_except_first([".", ".git"]))
 def test_a_repository_of_somebody_else_is_not_believed(secret, what, tmp_path, monkeypatch):
     """Git has this rule as well. A person who became root with sudo still owns their files."""
     os.chown(secret / what, SOMEBODY, -1)
@@ -247,7 +247,7 @@ def test_a_repository_of_somebody_else_is_not_believed(secret, what, tmp_path, m
 
 
 @root_only
-@first("what", [".", ".git"])
+@pytest.mark.parametrize("what", thorough_except_first([".", ".git"]))
 def test_a_worktree_of_somebody_else_is_not_believed(secret, tmp_path, what):
     os.lchown(tmp_path / "linked" / what, SOMEBODY, -1)
 
@@ -274,7 +274,7 @@ def test_a_git_of_somebody_else_above_does_not_make_one_project_of_all_below(tmp
         ("{}\n\tdirectory = ", False), ("\n\tdirectory = {}", True), ("relative", False),
     ],
 )  # fmt: skip
-@first("where", ["home", "xdg", "named", "included", "system"])
+@pytest.mark.parametrize("where", thorough_except_first(["home", "xdg", "named", "included", "system"]))
 def test_what_the_person_has_declared_safe_is_believed(said, safe, where, tmp_path, home, monkeypatch):  # noqa: PLR0917
     top = repository(tmp_path / "theirs")
     os.chown(top / ".git", SOMEBODY, -1)

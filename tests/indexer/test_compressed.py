@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.kept_logs import CompressedFile, DamagedCopyError, pieces, up_to_date
-from tests.cases import each
+from tests.support.cases import each
 
 TEXT = st.binary(max_size=200) | st.sampled_from([b"", b"\n", b'{"type": "user"}\n' * 50])
 FACTS = {"name": "0" * 16 + ".zst", "size": 1, "mtime_ns": 1, "inode": 1, "length": 1}

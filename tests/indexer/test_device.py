@@ -11,7 +11,7 @@ import pytest
 
 from indexer import embedder as embedding
 from indexer.embedder import SentenceTransformerEmbedder, best_device
-from tests.cases import first
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.full
 
@@ -66,7 +66,7 @@ def test_on_a_gpu_everything_is_in_full_precision(monkeypatch, expected):
     assert "cpu:0" == embedder._device
 
 
-@first("name", ["meta", "cuda", "no-such-device"])
+@pytest.mark.parametrize("name", thorough_except_first(["meta", "cuda", "no-such-device"]))
 def test_a_gpu_that_cannot_be_used_is_passed_over_with_a_note(monkeypatch, caplog, expected, name):
     embedder = on(name, monkeypatch)
 
@@ -84,7 +84,7 @@ def test_a_gpu_that_gives_other_vectors_is_not_relied_on(monkeypatch, caplog, ex
     assert "cpu:0 cannot be used (its vectors differ from the processor's)" in caplog.text
 
 
-@first("what", ["no memory", "no numbers"])
+@pytest.mark.parametrize("what", thorough_except_first(["no memory", "no numbers"]))
 def test_a_gpu_that_fails_later_is_left_for_good(torch, monkeypatch, caplog, expected, what):
     embedder = on("cpu:0", monkeypatch)
     embedder.embed(TEXTS)

@@ -15,7 +15,7 @@ import pytest
 import indexer
 from indexer.default_embedder import FEW_TEXTS, DefaultEmbedder, LightEmbedder, ProcessEmbedder, answer
 from indexer.embedder import ModelUnavailableError
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
 
 PYTHON = sys.executable
 TEXTS = [f"{number} failed uploads" for number in range(FEW_TEXTS)]
@@ -77,7 +77,7 @@ default_embedder.main()
 def quick(tmp_path, monkeypatch):
     """Embedding processes are real, but have nothing to load."""
     program = tmp_path / "python"
-    program.write_text(first_lines() + QUICK)
+    program.write_text(shebang() + QUICK)
     program.chmod(0o755)
     monkeypatch.setenv("PYTHONPATH", str(Path(indexer.__file__).parent.parent))
     monkeypatch.setattr("indexer.default_embedder.sys.executable", str(program))

@@ -19,8 +19,8 @@ from indexer.store import damage, schema
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.log_readers import READERS
-from tests.cases import first
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
+from tests.support.cases import thorough_except_first
 
 ONE = "11111111-1111-4111-8111-111111111111"
 #: Word indexes keep a word without the beginning that it shares with the one before: its end is looked for.
@@ -83,7 +83,9 @@ def test_what_an_edited_log_says_no_more_is_in_no_byte(store):
     assert GONE not in everything()
 
 
-@first("harm", [Path.unlink, lambda path: path.write_text("something else")], ids=["lost", "edited"])
+@pytest.mark.parametrize(
+    "harm", thorough_except_first([Path.unlink, lambda path: path.write_text("something else")]), ids=["lost", "edited"]
+)
 def test_words_are_taken_out_whatever_has_become_of_the_export(store, harm):
     crowd()
     log = claude_log(ONE, "/work/a", "how are you", f"the key is {SECRET}", "and you", "fine as well")
@@ -131,7 +133,7 @@ def named(summary: str, leaf: str) -> bytes:
     return lines([{"type": "summary", "summary": summary, "leafUuid": leaf}])
 
 
-@first("goes", ["edited", "forgotten", "rewound"])
+@pytest.mark.parametrize("goes", thorough_except_first(["edited", "forgotten", "rewound"]))
 def test_a_name_that_is_searched_and_not_shown_goes_from_every_byte(store, goes):
     crowd()
     texts = ["how are you", "fine", "and you", "fine as well", "so am I", "good"]
@@ -320,7 +322,7 @@ def test_of_a_secret_that_only_a_tool_saw_no_piece_is_in_any_byte(store):
     assert not [piece for piece in (b"kwokka", b"part9", b"bilby", b"end8") if piece in found]
 
 
-@first("keeps", ["no", "yes"])
+@pytest.mark.parametrize("keeps", thorough_except_first(["no", "yes"]))
 def test_what_is_left_of_a_deleted_log_is_masked_by_a_newer_version(store, monkeypatch, keeps):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", keeps)
     secret = "kX7mQ2zanzibarW9pL4"

@@ -21,8 +21,8 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
-from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
+from tests.support import forkserver
 
 ROOT = Path(indexer.__file__).parent.parent
 SECONDS = 90
@@ -446,7 +446,7 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
     for number in range(40):
         claude_log(identity(number), f"/work/{number % 3}", *(f"question {number} {part}" for part in range(10)))
     for attempt in range(2):
-        process = warm.Popen([sys.executable, "-c", FRESHEN], cwd=ROOT, stdin=-1, stdout=-1, text=True)
+        process = forkserver.Popen([sys.executable, "-c", FRESHEN], cwd=ROOT, stdin=-1, stdout=-1, text=True)
         assert "started\n" == process.stdout.readline()
         append(claude_log(identity(50 + attempt), "/work/new", f"attempt {attempt}"), b'{"torn')
         deadline = time.monotonic() + SECONDS

@@ -18,9 +18,9 @@ from indexer.transcripts import reader_state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.reader_state import Warm, WarmTurns, pack, unpack
 from smart_fork.agents.log_readers import READERS
-from tests.cases import first
-from tests.drilled import drilled
 from tests.indexer.written import append, content, lines, moment, save, session_of
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 ONE = "11111111-1111-4111-8111-111111111111"
 SAID = [
@@ -117,11 +117,11 @@ def indexed() -> dict:
     return content(index_db())
 
 
-@first("most", [0, 1 << 20], ids=["cold", "warm"])
+@pytest.mark.parametrize("most", thorough_except_first([0, 1 << 20]), ids=["cold", "warm"])
 def test_growing_in_any_steps_gives_the_index_of_reading_at_once(most, monkeypatch):
     """F-147, F-195: with and without the last packed turns in memory."""
 
-    @settings(max_examples=drilled(30, 12))
+    @settings(max_examples=full_or_sample(30, 12))
     @given(st.data())
     def check(data):
         with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:

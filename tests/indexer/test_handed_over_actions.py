@@ -8,8 +8,8 @@ from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import HandedOverAction, NeutralMessage
-from tests.cases import each
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
+from tests.support.cases import each
 
 DID = (
     HandedOverAction("edit upload.py"),

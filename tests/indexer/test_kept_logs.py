@@ -17,11 +17,11 @@ from indexer.refresh import complete, read_rest
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
-from tests import warm
-from tests.cases import first
-from tests.drilled import drilled
 from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 ROOT = Path(indexer.__file__).parent.parent
 ONE, TWO, THREE = (f"{number:08}-1111-4111-8111-111111111111" for number in (1, 2, 3))
@@ -156,14 +156,11 @@ def test_a_full_disk_keeps_no_log_out_of_the_index(store, monkeypatch, caplog):
 FACTS = {"name": "0" * 16 + ".zst", "size": 1, "mtime_ns": 1, "inode": 1, "length": 1}
 
 
-@first(
-    "change",
-    [
+@pytest.mark.parametrize("change", thorough_except_first([
         {"place": "../../../etc/passwd"}, {"place": "/etc/passwd"}, {"agent": "../x"}, {"agent": "codex"}, {"session_id": "other"},
         {"log": FACTS | {"name": "../../x"}}, {"beside": {"../x": FACTS}}, {"beside": []},
         {"place": None}, {"log": None},
-    ],
-)  # fmt: skip
+    ]))  # fmt: skip
 def test_facts_that_somebody_has_changed_lead_nowhere(store, change):
     claude_log(ONE, "/work/a", "question")
     index(store)
@@ -200,7 +197,7 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
     log = claude_log(ONE, "/work/a", "question", "answer")
     keep_again()
     killed = 0
-    for tried, moment in enumerate(range(1, 40, drilled(1, 3)), 1):
+    for tried, moment in enumerate(range(1, 40, full_or_sample(1, 3)), 1):
         last = log.read_bytes()
         if tried % 3 == 2:
             log.write_bytes(lines(claude_records(ONE, "/work/a", [f"anew {moment}"])))
@@ -208,7 +205,7 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
         else:
             append(log, b'{"number": %d}\n' % moment)
         command = [sys.executable, "-c", KEEP, str(moment)]
-        killed += warm.run(command, cwd=ROOT).returncode == -signal.SIGKILL
+        killed += forkserver.run(command, cwd=ROOT).returncode == -signal.SIGKILL
         assert kept_bytes("claude", ONE) in (last, log.read_bytes())
         keep_again()
         assert log.read_bytes() == kept_bytes("claude", ONE)
@@ -216,7 +213,7 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
         if killed < tried:
             break
 
-    assert killed > drilled(5, 1)
+    assert killed > full_or_sample(5, 1)
 
 
 def keep_again() -> None:

@@ -16,13 +16,13 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
-from tests import warm
-from tests.drilled import drilled
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
 ROOT = Path(indexer.__file__).parent.parent
 #: Each takes two thirds of a second.
-KILLS = drilled(20, 3)
+KILLS = full_or_sample(20, 3)
 WORDS = [f"word{number}" for number in range(40)]
 
 #: Indexes, and counts the moments: every statement, and every file that is opened or renamed. At moment N it kills itself.
@@ -84,7 +84,7 @@ complete(store,""",
 
 def run(last: int, script: str = INDEX) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", script, str(last)]
-    return warm.run(command, cwd=ROOT, capture_output=True, text=True)
+    return forkserver.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.mark.thorough

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from indexer.export import ACTION, export_path, is_export, parse_front_matter, pieces_of, to_markdown, write_export
 from indexer.safe_files import index_root, private_dir
-from tests.cases import each
 from tests.indexer.written import piece, session_of
+from tests.support.cases import each
 
 HOSTILE = [
     "../../etc/passwd",

@@ -18,7 +18,7 @@ from indexer.default_embedder import FEW_TEXTS, GRAPH, DefaultEmbedder, LightEmb
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
 from indexer.errors import adding, packages_of
 from indexer.locks import NICE
-from tests.cases import first
+from tests.support.cases import thorough_except_first
 
 ROOT = Path(default_embedder.__file__).parent.parent
 CORPUS = ROOT.parent / "shared/corpus"
@@ -190,7 +190,7 @@ def test_a_question_imports_no_framework():
     assert "[]" == run(program).stdout.strip()
 
 
-@first("switch", [None, "0"])
+@pytest.mark.parametrize("switch", thorough_except_first([None, "0"]))
 def test_onnxruntime_reports_to_nobody_and_is_not_seen_on_the_terminal(home, monkeypatch, switch):
     """Its report would be collected in a file in the home immediately."""
     if switch is not None:

@@ -8,11 +8,11 @@ import pytest
 import indexer
 from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
-from tests import warm
-from tests.drilled import drilled
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
 ROOT = Path(indexer.__file__).parent.parent
-PROCESSES = drilled(6, 4)
+PROCESSES = full_or_sample(6, 4)
 
 #: Each process opens the same new index in every round, all at once: the barrier is a line on standard input.
 OPEN = """
@@ -64,7 +64,7 @@ def start():
 
     def start(script, *arguments):
         command = [sys.executable, "-c", script, *map(str, arguments)]
-        process = warm.Popen(command, cwd=ROOT, stdin=-1, stdout=-1, text=True)
+        process = forkserver.Popen(command, cwd=ROOT, stdin=-1, stdout=-1, text=True)
         started.append(process)
         return process
 
@@ -86,7 +86,7 @@ def answers(processes) -> list[str]:
 def test_a_cold_index_may_be_opened_by_many_at_once(start, tmp_path):
     processes = [start(OPEN) for _ in range(PROCESSES)]
     assert ["ready"] * PROCESSES == answers(processes)
-    for number in range(drilled(60, 20)):
+    for number in range(full_or_sample(60, 20)):
         for process in processes:
             tell(process, str(tmp_path / str(number) / "index.db"))
         assert ["opened"] * PROCESSES == answers(processes), f"round {number}"

@@ -11,7 +11,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer.schedule import Schedule, first_after, trigger_of
 from indexer.settings import Setting
-from tests.cases import each
+from tests.support.cases import each
 
 HOUR = timedelta(hours=1)
 SATURDAY = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)

@@ -15,14 +15,14 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
-from tests.cases import mostly_first
-from tests.missing import missing
 from tests.smart_fork.finding.scripted_qmd import any_engine, qmd
 from tests.smart_fork.forks import SESSION, HastyClock, codex_path, codex_records, said, text, told, write_log
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
+from tests.support.cases import thorough_except_first
+from tests.support.executables import fail_or_skip
 
 __all__ = ["any_engine", "qmd", "scripted", "shop", "world"]  # fixtures, defined beside what they are made of
 
@@ -68,7 +68,7 @@ def codex_session(home: Path, repo: Path) -> Path:
     return write_log(codex_path(home, SESSION), codex_records(SESSION, repo, ["add retry", "and the docs"]))
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def any_session(request) -> tuple[str, Path]:
     """An agent, and its session in `repo`."""
     return request.param, request.getfixturevalue(f"{request.param}_session")
@@ -109,7 +109,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def private_tmux(monkeypatch: pytest.MonkeyPatch):
     """A tmux server of this test's own, ended with it. Call it to run a tmux command."""
     if not which("tmux"):
-        missing("tmux is not installed")
+        fail_or_skip("tmux is not installed")
     socket = f"smart-fork-test-{uuid.uuid4().hex[:12]}"
     monkeypatch.setenv("SMART_FORK_TMUX_SOCKET", socket)
     monkeypatch.delenv("TMUX_TMPDIR")  # a home may be too far down for the name of a socket

@@ -13,9 +13,9 @@ import pytest
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import HELP, eventually
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
 
-AGENT = f"""{first_lines("-IS")}import os, sys
+AGENT = f"""{shebang("-IS")}import os, sys
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 if words[-1:] == ["--help"]:
     print({HELP!r}[name])

@@ -13,9 +13,9 @@ from indexer.shared_embedder import SharedEmbedder
 from smart_fork.doctor import run_checks
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.cases import mostly_first
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 #: The light install looks for no other model.
 pytestmark = pytest.mark.full
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.full
 RETRY = "add retry with backoff to the uploader"
 
 
-@pytest.fixture(params=mostly_first(["/no/such/folder", "~/no-such-folder", "nobody/has-this-model"]))
+@pytest.fixture(params=thorough_except_first(["/no/such/folder", "~/no-such-folder", "nobody/has-this-model"]))
 def absent(request, monkeypatch) -> str:
     monkeypatch.setenv("SMART_FORK_MODEL", request.param)
     return request.param

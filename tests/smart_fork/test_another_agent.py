@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases import each
+from tests.support.cases import each
 
 ROOT = Path(__file__).parents[2]
 RETRY = "add retry with backoff to the uploader"

@@ -16,9 +16,9 @@ from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tools import strict
 from smart_fork.snippets import one_of
-from tests.cases import mostly
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server
+from tests.support.cases import thorough_except
 
 TOOLS = {tool.name: tool for tool in create_server()._tool_manager.list_tools()}
 #: One value of each kind that JSON has, and the words of libraries that must not be heard.
@@ -76,7 +76,7 @@ def test_what_is_out_of_range_is_refused(world, tool, arguments, said):
 ALWAYS = ("smart_fork", "spawn_workers", "excise_session")
 
 
-@pytest.mark.parametrize("tool", mostly(TOOLS, *ALWAYS))
+@pytest.mark.parametrize("tool", thorough_except(TOOLS, *ALWAYS))
 def test_whatever_is_given_a_refusal_is_ours(world, tool):
     required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
 

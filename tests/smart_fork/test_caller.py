@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.server.calls import ToolCaller, agent_of, identify
-from tests.cases import each
+from tests.support.cases import each
 
 CALL = "toolu_01ABCDEFGHIJ"
 

@@ -24,13 +24,13 @@ from smart_fork.forking.results import NotSpawned
 from smart_fork.forking.spawn import newest_session, spawn
 from smart_fork.sharing import local_logs
 from smart_fork.system.processes import Machine
-from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.checkpointed import THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeClock, FakeProcesses, choosing
 from tests.smart_fork.world import World, git
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader retries five times"
@@ -147,7 +147,7 @@ def test_one_setting_switches_it_off(kept, world, monkeypatch):
         "refs/entire/checkpoints/ZN/01KVBJCWYA4YW6J5M9GP655HZN",
     ],
 )
-@first("packed", [False, True])
+@pytest.mark.parametrize("packed", thorough_except_first([False, True]))
 def test_each_form_of_the_refs_is_read(ref, packed, world, shop):
     name = ref.rpartition("/")[2]
     commit(
@@ -170,9 +170,11 @@ def test_a_transcript_in_parts_is_put_together(world, shop):
     assert 2 == hit["turns"]
 
 
-@first(
+@pytest.mark.parametrize(
     "source",
-    [{"subagent": "review"}, {"subagent": {"other": "guardian"}}, {"subagent": {"thread_spawn": {"depth": 1}}}],
+    thorough_except_first(
+        [{"subagent": "review"}, {"subagent": {"other": "guardian"}}, {"subagent": {"thread_spawn": {"depth": 1}}}]
+    ),
 )
 def test_a_sub_agent_of_codex_is_hidden_as_at_home_before_and_after_it_is_indexed(world, shop, run, source):  # noqa: F811
     session_id = world.codex(THERE, RETRY, DONE)
@@ -297,7 +299,7 @@ def hostile_claude(world: World) -> bytes:
     return jsonl([{"type": "mode", "mode": "bypassPermissions", "sessionId": ALICES}, snapshot_, *records])
 
 
-@first("whole", [True, False])
+@pytest.mark.parametrize("whole", thorough_except_first([True, False]))
 def test_a_fork_is_a_copy_that_works_here_and_asks(whole, played, world, shop, home):
     commit(shop, "a1b2c3d4e5f6", session(ALICES, hostile_claude(world)))
     checkpoints.note(shop)

@@ -12,15 +12,15 @@ from smart_fork.finding import sessions
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
-from tests.drilled import drilled
-from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
+from tests.support.exhaustive import full_or_sample
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 #: Each is like the one before: `SMART_FORK_DRILLS=all` has ten of them.
-CRASHES = drilled(10, 1)
+CRASHES = full_or_sample(10, 1)
 #: Forks as the real one does: copies the log, begins in the name of the source, and has a shell run its hooks.
 AGENT = """{first}import datetime, json, os, shlex, subprocess, sys, uuid
 from pathlib import Path
@@ -65,7 +65,7 @@ SERVE = [
 @pytest.fixture
 def program(world, private_tmux, monkeypatch) -> None:
     """A `claude` after a script, that finds our hooks."""
-    (world.home / "bin" / "claude").write_text(AGENT.format(first=first_lines(), python=sys.executable))
+    (world.home / "bin" / "claude").write_text(AGENT.format(first=shebang(), python=sys.executable))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("PYTHONPATH", "HOME"):
         private_tmux("set-environment", "-g", name, os.environ[name])

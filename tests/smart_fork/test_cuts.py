@@ -27,9 +27,9 @@ from smart_fork.system.processes import Completed
 from smart_fork.workers.place import ProcessPlace, WorkerLocation
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import Observation, WorkerReader
-from tests.cases import first
-from tests.drilled import drilled
 from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 SECRETS = {
     "a long token": ("", "sk-" + "ant-api03-" + made_up(95)),
@@ -39,11 +39,11 @@ SECRETS = {
     "a JWT": ("Bearer ", f"eyJ{made_up(30)}.eyJ{made_up(60)}.{made_up(43)}"),
     "a key": ("", f"{KEY_BEGIN.format('')}\n{BASE64_LINES}"),
 }
-every_secret = first(("before", "secret"), SECRETS.values(), number=4, ids=SECRETS)
+every_secret = pytest.mark.parametrize(("before", "secret"), thorough_except_first(SECRETS.values(), 4), ids=SECRETS)
 #: So much of a token says what it is, not what is in it.
 PREFIX = 12
 #: Every offset is tried with some of the limits; `SMART_FORK_DRILLS=all` tries it with each.
-EACH = drilled(1, 7)
+EACH = full_or_sample(1, 7)
 
 
 def shown_in(secret: str, text: str) -> list[str]:
@@ -102,7 +102,7 @@ WAYS_OUT: dict[str, tuple[int, Callable[[str], str]]] = {
 }
 
 
-@first(("before", "secret"), SECRETS.values(), ids=SECRETS)
+@pytest.mark.parametrize(("before", "secret"), thorough_except_first(SECRETS.values()), ids=SECRETS)
 @pytest.mark.parametrize(("limit", "shown"), WAYS_OUT.values(), ids=WAYS_OUT.keys())
 def test_no_cut_shows_a_piece_of_a_secret(limit, shown, before, secret):
     found = {piece for text in texts(before, secret, limit) for piece in shown_in(secret, shown(text))}
@@ -131,7 +131,7 @@ def test_a_token_in_the_title_that_an_agent_has_cut_is_masked(before, secret):
         assert [] == shown_in(secret, title_of(f"{before}{secret[:length]}…"))
 
 
-@first("name", ["a long token", "a token", "a JWT", "a password with a name"])
+@pytest.mark.parametrize("name", thorough_except_first(["a long token", "a token", "a JWT", "a password with a name"]))
 def test_a_token_that_a_screen_wraps_or_cuts_is_masked(name):
     before, secret = SECRETS[name]
     for width in range(50, 120, EACH):

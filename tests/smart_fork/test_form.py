@@ -10,10 +10,10 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.preconditions import NotLoggedIn, Provisions
-from tests.cases import first
 from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader in upload.py retries five times with backoff"
 
@@ -43,7 +43,7 @@ def ask(world: World, person: Any, mode: str = "legacy", **arguments: object) ->
     return told.structured_content
 
 
-@first("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", thorough_except_first(["legacy", "auto"]))
 def test_what_is_chosen_is_forked(world, near, launched, mode):
     """Also by who answers a form with another call, as versions from 2026 on have it."""
     person = Person(1)
@@ -72,7 +72,7 @@ def test_the_sessions_stand_numbered_in_the_question(world, near, launched):
     assert [f"{number}. {label}" for number, label in enumerate(offered, start=1)] == lines
 
 
-@first("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", thorough_except_first(["legacy", "auto"]))
 def test_nobody_is_asked_where_the_fork_would_be_refused(world, near, launched, monkeypatch, mode):
     def refused(*_: object) -> None:
         raise NotLoggedIn("Nothing was started: Claude Code is not logged in here")
@@ -103,7 +103,7 @@ def test_only_sessions_of_agents_that_could_be_started_are_offered(world, near, 
     assert other not in choices(person.forms[0])
 
 
-@first("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", thorough_except_first(["legacy", "auto"]))
 @pytest.mark.parametrize(
     ("chooses", "why", "step"),
     [
@@ -176,7 +176,7 @@ def test_what_cannot_be_forked_is_not_offered(world, near, launched, shop):
     assert gone not in choices(person.forms[0])
 
 
-@first("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", thorough_except_first(["legacy", "auto"]))
 @pytest.mark.parametrize(("chooses", "forks"), [(0, 1), (1, 0), ("decline", 0), ("cancel", 0), (None, 1)])
 def test_a_fork_that_loads_very_much_is_asked_about_and_starts_only_if_the_person_agrees(  # noqa: PLR0917
     world, shop, launched, mode, chooses, forks

@@ -23,8 +23,8 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.settings import Hooks
 from smart_fork.cli.setup import agent_settings
 from smart_fork.errors import SmartForkError
-from tests.cases import first
-from tests.drilled import drilled
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 FOREIGN = {
     "model": "opus",
@@ -103,7 +103,7 @@ _settings = st.dictionaries(st.text(), _anything, max_size=3).flatmap(
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=drilled(150, 20))
+@hypothesis_settings(deadline=None, max_examples=full_or_sample(150, 20))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, value, style):
     """R-028: whatever others have in it."""
@@ -251,7 +251,7 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
     assert '{"model": "opus"}' == file.read_text()
 
 
-@first("shell", ["sh", "bash"])
+@pytest.mark.parametrize("shell", thorough_except_first(["sh", "bash"]))
 @agents
 def test_a_hook_that_outlives_the_program_says_nothing_and_does_not_fail(shell, agent, monkeypatch, tmp_path):
     """After `pip uninstall` the Python is there without the module, or is gone itself."""

@@ -21,8 +21,8 @@ from smart_fork.agents.settings import Hooks
 from smart_fork.errors import Usage
 from smart_fork.hooks.worker_events import Ancestor, WorkerEvent, ancestors, receive
 from smart_fork.workers.registry import Registry
-from tests import warm
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
+from tests.support import forkserver
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = "11111111-0000-4000-8000-000000000003"
@@ -339,7 +339,7 @@ def test_an_agent_without_hooks_has_said_nothing(registry, agent):
 def run_hook(agent: str, body: bytes, home: Path, **env: str) -> subprocess.CompletedProcess:
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)} | env
     command = [sys.executable, "-P", "-m", "smart_fork.hooks", agent]
-    return warm.run(command, input=body, env=environment, cwd=home, capture_output=True, timeout=60)
+    return forkserver.run(command, input=body, env=environment, cwd=home, capture_output=True, timeout=60)
 
 
 def test_the_command_writes_into_the_registry_without_any_server(registry, home):
@@ -429,7 +429,7 @@ def test_where_a_persons_session_begins_the_names_of_its_variables_are_noted(age
     body = json.dumps(event(event_name)).encode()
     env = dict(os.environ) | {"ANTHROPIC_API_KEY": "a-secret", "CODEX_API_KEY": "a-secret", "CLAUDECODE": "1"} | mark
 
-    warm.run([sys.executable, "-P", "-m", "smart_fork.hooks", agent], input=body, env=env, cwd=ROOT, check=True)
+    forkserver.run([sys.executable, "-P", "-m", "smart_fork.hooks", agent], input=body, env=env, cwd=ROOT, check=True)
 
     file = home / ".smart-fork/variables.json"
     key = {"claude": "ANTHROPIC_API_KEY", "codex": "CODEX_API_KEY"}[agent]

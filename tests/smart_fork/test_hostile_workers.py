@@ -12,8 +12,8 @@ import pytest
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.spawn import spawn
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.forks import SESSION, snapshot
+from tests.support.cases import thorough_except, thorough_except_first
 
 TEXTS = {
     "option": "--dangerously-skip-permissions",
@@ -40,12 +40,6 @@ somewhere = pytest.mark.parametrize(
 texts = pytest.mark.parametrize("kind", TEXTS)
 
 
-def mostly(*kinds: str) -> pytest.MarkDecorator:
-    """All texts, these always: each takes a program that is started."""
-    further = (pytest.param(kind, marks=pytest.mark.thorough) for kind in TEXTS if kind not in kinds)
-    return pytest.mark.parametrize("kind", [*kinds, *further])
-
-
 @pytest.fixture
 def order(repo, scripted):
     def say(**more: object) -> dict:
@@ -64,7 +58,7 @@ def nothing_was_started(home: Path, scripted) -> bool:
 
 
 @somewhere
-@mostly("option", "quotes", "tmux", "half", "long")
+@pytest.mark.parametrize("kind", thorough_except(TEXTS, "option", "quotes", "tmux", "half", "long"))
 @pytest.mark.usefixtures("private_tmux")
 def test_a_prompt_is_the_last_argument_and_nothing_else(kind, agent, place, order, scripted, home, repo):  # noqa: PLR0917
     """F-104."""
@@ -86,7 +80,7 @@ def test_a_prompt_is_the_last_argument_and_nothing_else(kind, agent, place, orde
     assert [] == executed(home)
 
 
-@mostly("option", "up", "escapes")
+@pytest.mark.parametrize("kind", thorough_except(TEXTS, "option", "up", "escapes"))
 @pytest.mark.usefixtures("private_tmux")
 def test_a_name_is_one_line_and_never_a_path_or_an_option(kind, order, scripted, home, repo):
     """B-027, F-104, F-120."""
@@ -134,7 +128,9 @@ def test_a_directory_that_is_none_is_refused(kind, order, scripted, home, monkey
 
 @somewhere
 @pytest.mark.usefixtures("private_tmux")
-@first("kind", ["quotes", "option", "shell", "lines", "escapes", "tmux", "unicode"])
+@pytest.mark.parametrize(
+    "kind", thorough_except_first(["quotes", "option", "shell", "lines", "escapes", "tmux", "unicode"])
+)
 def test_a_directory_of_any_name_is_only_a_directory(kind, agent, place, order, scripted, home):  # noqa: PLR0917
     """X-001, X-002."""
     folder = home / TEXTS[kind].replace("/", "_")
@@ -161,7 +157,7 @@ def test_a_place_an_agent_or_a_key_of_any_name_is_refused(kind, order, scripted,
     assert nothing_was_started(home, scripted)
 
 
-@mostly("option", "up")
+@pytest.mark.parametrize("kind", thorough_except(TEXTS, "option", "up"))
 def test_a_worktree_of_any_name_lies_beside_the_others(kind, order, scripted, repo, home):
     """F-120."""
     (result,) = (one.as_json() for one in spawn([order(worktree=TEXTS[kind], run_in="process")]).workers)

@@ -15,7 +15,7 @@ from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings
 from smart_fork.system import processes
 from smart_fork.system.processes import Processes
-from tests.mcp_process import McpProcess
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules that are imported at the start of each Python, of nearly each program, and of ours.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.lines import decode_line
 from smart_fork.json_text import respelled
-from tests.cases import each
+from tests.support.cases import each
 
 #: What is spelled otherwise by who decodes and encodes it: numbers, half surrogates, escapes, floats, white space.
 ODD = (

@@ -16,15 +16,15 @@ from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.page.export import exported
-from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 PROMPTS = 60
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def long(request, world: World, shop, monkeypatch) -> str:
     """A session whose log is longer than a look has time for."""
     said = [text for number in range(PROMPTS) for text in (f"prompt {number}", f"answer {number}")]

@@ -25,7 +25,7 @@ from smart_fork.forking.copies import write_branch
 from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.request import Budget
 from smart_fork.sharing.outgoing import prepare
-from tests.cases import mostly_first
+from tests.support.cases import thorough_except_first
 
 LONG = "zebra " * 40_000
 INSTEAD = f"[a text of {len(LONG):,} bytes, too long to be read]"
@@ -115,7 +115,9 @@ def test_what_leaves_the_machine_says_that_it_is_too_long(log, reader, home, rep
     assert INSTEAD.encode() in b"".join(made.records)
 
 
-@pytest.mark.parametrize("log", mostly_first(name for name in IN_FILES if AGENTS.find_cutter(name)), indirect=True)
+@pytest.mark.parametrize(
+    "log", thorough_except_first(name for name in IN_FILES if AGENTS.find_cutter(name)), indirect=True
+)
 def test_a_cut_of_its_number_takes_it_and_no_other(log, reader):
     before = log.read_bytes()
     number = next(number for number, turn in reader.read(log).session.messages if turn.text == INSTEAD)

@@ -23,9 +23,9 @@ from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch, lineage
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 NOW = datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - Codex names its files by local time
@@ -80,7 +80,9 @@ def ids(log: Path, word: str) -> list[str]:
     return [json.loads(line)["uuid"] for line in log.read_text().splitlines() if word in line]
 
 
-@first(("first_seen", "more"), [("original", ()), ("copy", ()), ("copy", ("more", "done there"))])
+@pytest.mark.parametrize(
+    ("first_seen", "more"), thorough_except_first([("original", ()), ("copy", ()), ("copy", ("more", "done there"))])
+)
 def test_every_answer_names_the_log_that_goes_furthest_else_the_original(world, born, tree, first_seen, more):
     shop = tree.parent.parent
     if first_seen == "original":

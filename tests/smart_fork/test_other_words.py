@@ -10,10 +10,10 @@ import pytest
 from mcp import Client
 
 from smart_fork.finding.session_view import score_in_words
-from tests.cases import first
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
@@ -103,7 +103,7 @@ def test_the_twin_forks_nothing(world, shop, launched):
     assert [] == launched
 
 
-@first("tool", ["smart_fork", "find_sessions"])
+@pytest.mark.parametrize("tool", thorough_except_first(["smart_fork", "find_sessions"]))
 def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
     world.claude(shop, RETRY, DONE)
     world.claude(shop, "draw the map", "drawn")

@@ -25,7 +25,6 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import newest_session
 from smart_fork.sharing.local_logs import found, read_log
 from smart_fork.system import call_context
-from tests.cases import each, first
 from tests.indexer.transcripts.records import (
     FIXTURES,
     assistant,
@@ -46,6 +45,7 @@ from tests.indexer.transcripts.records import (
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.relatives import lineage
+from tests.support.cases import each, thorough_except_first
 
 SESSION = id_of(7)
 WINDOWS = "C:\\Users\\me\\shop"
@@ -206,8 +206,12 @@ def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
         found(SESSION, here)
 
 
-@first("cwd", ODD, number=3)
-@first("make", [lambda one: fork_session(ForkRequest(one, Options())), branch], ids=["fork", "branch"])
+@pytest.mark.parametrize("cwd", thorough_except_first(ODD, 3))
+@pytest.mark.parametrize(
+    "make",
+    thorough_except_first([lambda one: fork_session(ForkRequest(one, Options())), branch]),
+    ids=["fork", "branch"],
+)
 def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make):
     _claude(home, cwd)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from smart_fork.system.rpc import MAX_DEPTH, RpcMessage
-from tests.cases import each
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
+from tests.support.cases import each
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 ANY = st.recursive(SIMPLE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indexer.store.base import bigrams
 from smart_fork.finding.quotations import best, sentences
-from tests.cases import each
+from tests.support.cases import each
 
 SPLIT = [
     ("One thing. Another? A third!", ["One thing.", "Another?", "A third!"]),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
 from tests.smart_fork.odd_lines import ODD, UNANSWERED
+from tests.support import forkserver
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
@@ -26,7 +26,7 @@ def _in_the_project(shop: Path, monkeypatch):
 
 def start(*code: str, **env: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "\n".join(code)]
-    return warm.Popen(
+    return forkserver.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env
     )
 
@@ -150,7 +150,7 @@ def talking():
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": info}
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    server = warm.Popen(
+    server = forkserver.Popen(
         [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
     )
     for line in (json.dumps(hello).encode(), b'{"jsonrpc":"2.0","method":"notifications/initialized"}'):

@@ -11,10 +11,10 @@ from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.session_view import Match
 from smart_fork.server.find_tools import after_search
 from smart_fork.server.session_tools import about_workers
-from tests.cases import each, first
 from tests.smart_fork.client import answer, call
 from tests.smart_fork.found import a_hit, a_worker, an_answer
 from tests.smart_fork.world import World
+from tests.support.cases import each, thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 BEHIND = "The index is 40 % embedded; the rest continues in the background, about 2 min."
@@ -99,8 +99,8 @@ LONG = {
 }  # fmt: skip
 
 
-@first("tool", ["find_sessions", "smart_fork"])
-@first("text", LONG.values(), number=2, ids=LONG)
+@pytest.mark.parametrize("tool", thorough_except_first(["find_sessions", "smart_fork"]))
+@pytest.mark.parametrize("text", thorough_except_first(LONG.values(), 2), ids=LONG)
 def test_five_hits_are_told_in_4_kb_without_nulls_however_long_titles_and_snippets_are(world, shop, tool, text):
     """The limit excludes the paths in smart_fork's results, which depend on the machine."""
     for number in range(6):

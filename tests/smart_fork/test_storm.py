@@ -12,11 +12,11 @@ import pytest
 
 from smart_fork.forking.spawn import spawn
 from smart_fork.workers.registry import Registry
-from tests import warm
-from tests.drilled import drilled
 from tests.smart_fork.forks import eventually
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
-CAP, PROCESSES, THREADS = 6, drilled(5, 2), 10
+CAP, PROCESSES, THREADS = 6, full_or_sample(5, 2), 10
 #: Waits for a line, then asks for a worker from many threads at once.
 ASKING = """
 import json, sys
@@ -63,7 +63,7 @@ def asked(repo, scripted, private_tmux, monkeypatch):
 
     def ask() -> list[dict]:
         askers = [
-            warm.Popen(
+            forkserver.Popen(
                 [sys.executable, "-c", ASKING, str(repo), str(number), str(THREADS)],
                 env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from tests.cases import each
+from tests.support.cases import each
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = ("claude", "codex")

@@ -22,10 +22,10 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.system import call_context
-from tests.cases import first
 from tests.smart_fork.asking import find
 from tests.smart_fork.relatives import lineage
 from tests.smart_fork.world import World, git
+from tests.support.cases import thorough_except_first
 
 ASKED = "mend the parser of invoices"
 NOWHERE = "/srv/nowhere/shop"
@@ -137,7 +137,9 @@ def test_a_commit_is_found_in_a_pack_and_in_a_worktree(world, shop):
     assert [(session_id, "commit")] == found(world, shop) == found(world, shop.parent / "tree")
 
 
-@first("commit", ["f" * 40, "main", "../../etc/passwd", "", "A" * 40, "f" * 64])
+@pytest.mark.parametrize(
+    "commit", thorough_except_first(["f" * 40, "main", "../../etc/passwd", "", "A" * 40, "f" * 64])
+)
 def test_a_commit_that_no_repository_has_tells_nothing(world, shop, commit):
     old_log(world, NOTHING, commit=commit)
 
@@ -214,7 +216,7 @@ def borrow(thief: Path, victim: Path, how: str) -> None:
             (objects / "pack" / index.name).symlink_to(index)
 
 
-@first("how", ["alternates", "linked store", "linked packs", "linked index"])
+@pytest.mark.parametrize("how", thorough_except_first(["alternates", "linked store", "linked packs", "linked index"]))
 def test_a_client_cannot_borrow_another_repository_s_commits(world, shop, how):
     git(shop, "gc", "-q", "--prune=now")
     session_id = old_log(world, NOTHING, commit=head(shop))

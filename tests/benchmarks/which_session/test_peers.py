@@ -15,7 +15,7 @@ from benchmarks.which_session.play import Stage, at_home
 from benchmarks.which_session.transcripts import transcripts
 from tests.benchmarks.which_session.repository import lines, with_five_before
 from tests.indexer.written import HashEmbedder
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 
@@ -50,7 +50,7 @@ def tool(tmp_path, monkeypatch):
     def tool(script: str):
         at = tmp_path / "tools/its-program/bin/its-program"
         at.parent.mkdir(parents=True)
-        at.write_text(first_lines() + script)
+        at.write_text(shebang() + script)
         at.chmod(0o755)
         one = _peers.Peer("a tool", "its-program", lambda *_: ["ask"], _peers.named(r"^(.+)$"), package="none==1")
         monkeypatch.setattr(rows, "PEERS", (one,))

@@ -9,8 +9,8 @@ import pytest
 from indexer.masking import mask
 from indexer.masking.alternate_readings import INVISIBLE, View
 from smart_fork.snippets import printable
-from tests.cases import each
 from tests.indexer.masking.invented import TOKENS, made_up
+from tests.support.cases import each
 
 TOKEN = "ghp" + "_" + made_up(36)
 #: Unicode's Default_Ignorable_Code_Point, as DerivedCoreProperties lists it.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from indexer.masking import mask
-from tests.cases import each
 from tests.indexer.masking.invented import made_up
+from tests.support.cases import each
 
 VALUE = "Hunter22x!"
 KEY = made_up(20)

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from indexer.masking import mask as redact
-from tests.cases import each
-from tests.drilled import drilled
 from tests.indexer.masking.invented import EVERY_TOKEN, KEY_BEGIN
+from tests.support.cases import each
+from tests.support.exhaustive import full_or_sample
 
 #: Characters of a text. `SMART_FORK_DRILLS=all` tries longer ones.
-LONG, LONGER = drilled((100_000, 100_000), (6_000, 12_000))
+LONG, LONGER = full_or_sample((100_000, 100_000), (6_000, 12_000))
 #: Four times the text may take this many times as long: 16 where time grows with the square of the length.
 MOST_TIMES = 10
 #: Processor time below which a measurement says too little.

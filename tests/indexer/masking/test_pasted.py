@@ -4,8 +4,8 @@ import string
 import uuid
 
 from indexer.masking import mask
-from tests.cases import each
 from tests.indexer.masking.invented import ALNUM, HEX, KEY_BEGIN, KEY_END, made_up
+from tests.support.cases import each
 
 IDENTITY = str(uuid.UUID(int=2**127 + 777))
 LOWER = string.ascii_lowercase + string.digits

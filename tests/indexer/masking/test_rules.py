@@ -8,8 +8,8 @@ from indexer.masking import mask
 from indexer.masking import rules as reader
 from indexer.masking.phrases import found_at, phrases_of
 from indexer.masking.rules import VENDORS, Vendor, compiled, rules_in
-from tests.cases import each
 from tests.indexer.masking.evaluation.expand import HOLE, Sample, filled
+from tests.support.cases import each
 
 FOLDER = Path(reader.__file__).parent
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from indexer.masking import mask as redact
 from indexer.masking import mask_parts
-from tests.cases import each
 from tests.indexer.masking.invented import ALNUM, BASE64_LINES, EVERY_TOKEN, HEX, KEY_BEGIN, KEY_END, UPPER, made_up
+from tests.support.cases import each
 
 any_token = st.sampled_from(EVERY_TOKEN)
 #: Text that cannot be a part of a token, nor a name to which one is assigned.

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from indexer.masking import mask
-from tests.cases import first
 from tests.indexer.masking.pasted import SHAPES, samples, shows
+from tests.support.cases import thorough_except_first
 
 ROOT = Path(__file__).parents[3]
 
 
-@first("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", thorough_except_first([1, 2, 3]))
 def test_what_people_paste_is_masked(seed):
     pasted = list(samples(seed))
     missed = [sample.shape for sample in pasted if shows(sample.secret, mask(sample.text))]
@@ -24,7 +26,7 @@ def test_every_vendors_token_is_masked_by_its_shape_alone():
             assert not shows(sample.secret, mask(sample.text)), sample.shape
 
 
-@first("path", ["indexer", "smart_fork", "docs"])
+@pytest.mark.parametrize("path", thorough_except_first(["indexer", "smart_fork", "docs"]))
 def test_our_own_code_and_words_hold_no_secret(path):
     files = [file for file in (ROOT / path).rglob("*") if file.suffix in (".py", ".md", ".html", ".js")]
     lines = [line for file in files for line in file.read_text().splitlines()]

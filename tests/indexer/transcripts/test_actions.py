@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, is_ours, read_by, runs_ours
 from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols
 from smart_fork.agents.codex.codec import failure_of
-from tests.cases import each
+from tests.support.cases import each
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from indexer.transcripts.texts import _INJECTED, _NOT_A_PERSON, RECALL_TAG, strip_boilerplate, strip_recall
-from tests.cases import each
+from tests.support.cases import each
 
 PIECES = st.lists(
     st.sampled_from(

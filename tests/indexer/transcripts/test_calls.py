@@ -6,7 +6,7 @@ import pytest
 
 from indexer.transcripts.calls import _NAMED, _NAMES, CommandPurpose, PendingCommands, purpose_of
 from indexer.transcripts.model import Proof
-from tests.cases import each
+from tests.support.cases import each
 
 COMMITS, TESTS = CommandPurpose(True, False, False), CommandPurpose(False, True, False)
 HERE = "git commit -m \"$(cat <<'EOF'\nMend it; then | pipe\nEOF\n)\""

@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
-from tests.cases import mostly
-from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     ASKED,
     DOCUMENTS,
@@ -44,6 +42,8 @@ from tests.indexer.transcripts.records import (
     user,
 )
 from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX, COPILOT, GEMINI, QWEN
+from tests.support.cases import thorough_except
+from tests.support.exhaustive import full_or_sample
 
 JSON = st.recursive(
     st.none()
@@ -156,8 +156,8 @@ def fields(agent: str) -> list[tuple[object, ...]]:
     return list(places(RECORDS[agent]))
 
 
-@pytest.mark.parametrize("agent", mostly(READERS.names, "claude", "gemini", "goose"))
-@settings(max_examples=drilled(400, 20))
+@pytest.mark.parametrize("agent", thorough_except(READERS.names, "claude", "gemini", "goose"))
+@settings(max_examples=full_or_sample(400, 20))
 @given(data=st.data())
 def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     records = RECORDS[agent]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.commands import WorkCommands
 from indexer.transcripts.line_hashes import error_signatures, line_shape, text_hashes
-from tests.cases import each
+from tests.support.cases import each
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_-", min_size=1, max_size=12)
 PATHS = st.lists(NAMES, min_size=1, max_size=5).map(lambda names: "/" + "/".join(names))

@@ -14,8 +14,8 @@ from indexer.safe_files import open_regular
 from indexer.transcripts import lines
 from indexer.transcripts.base import odd_files, regular_file, regular_files
 from indexer.transcripts.lines import LineReader
-from tests.cases import first
-from tests.drilled import drilled
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 PIECES = st.lists(
     st.sampled_from(
@@ -211,10 +211,13 @@ def test_a_line_of_65_megabytes_counts_and_says_how_long_its_text_is(log):
 
 
 #: A sixteenth of a long line is read in the same way, where no longer one is read at once.
-PART = drilled(1, 16)
+PART = full_or_sample(1, 16)
 
 
-@first(("piece", "times"), [(b"\0", 70_000_000), (b'["a",', 3_500_000 // PART), (b"[", 17_000_000 // PART)])
+@pytest.mark.parametrize(
+    ("piece", "times"),
+    thorough_except_first([(b"\0", 70_000_000), (b'["a",', 3_500_000 // PART), (b"[", 17_000_000 // PART)]),
+)
 def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, piece, times, monkeypatch):
     line = piece * times
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", lines.MAX_LINE_BYTES // PART)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts import long_lines
 from indexer.transcripts.long_lines import abridged, instead
-from tests.drilled import drilled
+from tests.support.exhaustive import full_or_sample
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from('\\"{}[],:\n'), st.characters(exclude_categories=["Cs"])), max_size=80
@@ -45,7 +45,7 @@ def short(monkeypatch):
 
 
 @pytest.mark.thorough
-@settings(max_examples=drilled(300, 50), suppress_health_check=[])
+@settings(max_examples=full_or_sample(300, 50), suppress_health_check=[])
 @given(RECORDS, st.integers(1, 40))
 def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +55,7 @@ def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):
         assert expected(record) == json.loads(made)
 
 
-@settings(max_examples=drilled(200, 40))
+@settings(max_examples=full_or_sample(200, 40))
 @given(RECORDS, st.integers(1, 40), st.integers(0, 200))
 def test_a_list_or_object_that_is_too_much_ends_and_the_record_goes_on(record, size, most):
     with pytest.MonkeyPatch.context() as patch:

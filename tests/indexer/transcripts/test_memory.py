@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.drilled import drilled
 from tests.indexer.transcripts.records import assistant as answer
 from tests.indexer.transcripts.records import (
     chained,
@@ -23,10 +22,11 @@ from tests.indexer.transcripts.records import (
     use,
     user,
 )
+from tests.support.exhaustive import full_or_sample
 
 ROOT = Path(__file__).resolve().parents[3]
 #: 500 MB within 300 MB, and as much of both as says the same sooner: what is kept grows with the log, beside 45 MB.
-MEGABYTES, LIMIT = drilled((500, 300), (20, 57))
+MEGABYTES, LIMIT = full_or_sample((500, 300), (20, 57))
 NUMBER, BEFORE = "0000000000", "9999999999"
 
 #: Prints the peak of memory in KB, the number of turns and of bytes.

@@ -25,15 +25,15 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import SmartForkError
 from smart_fork.forking import handover_text
-from tests.cases import mostly
-from tests.drilled import drilled
 from tests.golden.fixtures import logs
 from tests.indexer.transcripts.records import ASKED, DOCUMENTS, READ_LOGS, SESSION, lay_out, read_records
 from tests.indexer.transcripts.test_hostile_logs import places, replaced, storable
 from tests.smart_fork.agents.opencode import database
+from tests.support.cases import thorough_except
+from tests.support.exhaustive import full_or_sample
 
 #: Mutated records of all agents together.
-RECORDS = drilled(60_000, 2_000)
+RECORDS = full_or_sample(60_000, 2_000)
 #: The bytes of a large log.
 LARGE = 5 << 18
 #: A document is parsed as a whole: the parser alone takes twelve times its size, and again if it has to be repaired.
@@ -247,7 +247,7 @@ def related(agent: Agent, session: Session) -> None:
             cutter.without_repetitions(loaded, {turn.id for turn in loaded.turns})
 
 
-@pytest.mark.parametrize("agent", mostly(READERS.names, "claude", "gemini", "goose"))
+@pytest.mark.parametrize("agent", thorough_except(READERS.names, "claude", "gemini", "goose"))
 def test_whatever_becomes_of_its_records_a_log_is_read(home, agent):
     path, write = laid_out(agent, home)
     rng = random.Random(agent)  # noqa: S311 - the same each time

@@ -13,7 +13,7 @@ from indexer.masking import Masked
 from indexer.transcripts import reader_state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from indexer.transcripts.reader_state import Warm, count, is_path, pack, unpack, utc
-from tests.cases import each
+from tests.support.cases import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TURNS = st.builds(

@@ -11,7 +11,6 @@ import pytest
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session
 from smart_fork.agents.log_readers import READERS
-from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     FIXTURES,
     actions,
@@ -23,6 +22,7 @@ from tests.indexer.transcripts.records import (
     said,
     texts,
 )  # fmt: skip
+from tests.support.exhaustive import full_or_sample
 
 
 def claude(home: Path, name: str) -> Session:
@@ -129,7 +129,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, real_home, monkeypa
     thorough tests run.
     """
     monkeypatch.setenv("HOME", str(real_home))
-    read, step = 0, drilled(1, 9)
+    read, step = 0, full_or_sample(1, 9)
 
     for reader in READERS:
         for number, file in enumerate(list(reader.discover())[::step]):

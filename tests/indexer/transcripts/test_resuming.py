@@ -18,7 +18,6 @@ from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.qwen.log import QwenAdapter
-from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     DOCUMENTS,
     READ_LOGS,
@@ -48,6 +47,7 @@ from tests.indexer.transcripts.records import (
     use,
     user,
 )  # fmt: skip
+from tests.support.exhaustive import full_or_sample
 
 ONE = id_of(1)
 CLAUDE = [
@@ -153,7 +153,7 @@ def case(request, home) -> tuple[AgentAdapter, Path, bytes]:
 
 def test_a_grown_log_is_read_from_the_offset_only(case):
     reader, path, data = case
-    for cut in range(0, len(data) + 1, drilled(37, 211)):
+    for cut in range(0, len(data) + 1, full_or_sample(37, 211)):
         path.write_bytes(data[:cut])
         before = reader.read(path, UNREAD)
         path.write_bytes(data)
@@ -296,7 +296,7 @@ def test_a_log_with_secrets_read_in_two_parts_is_masked_as_one_that_is_read_at_o
     token = b"ghp_" + b"a1B2c3D4e5" * 4
     for said in (b'one"', b'first"', b'two"', b'Uploader"', b'main"'):
         data = data.replace(b'"' + said, b'"' + said[:-1] + b" with " + token + b'"')
-    for cut in range(0, len(data), drilled(37, 211)):
+    for cut in range(0, len(data), full_or_sample(37, 211)):
         path.write_bytes(data[:cut])
         before = reader.read(path, UNREAD)
         path.write_bytes(data)

@@ -9,7 +9,6 @@ import pytest
 from indexer.transcripts.texts import says_something, title_of
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
-from tests.cases import each
 from tests.indexer.transcripts.records import (
     assistant,
     claude_log,
@@ -22,6 +21,7 @@ from tests.indexer.transcripts.records import (
     read_codex,
     user,
 )
+from tests.support.cases import each
 
 SAY_NOTHING = [
     "q", "hi", "8", "167", "y", "continue", "Continue.", "ok, go on please", "yes!", "/clear", "/specify", "/workflows:review",

@@ -9,7 +9,7 @@ import pytest
 from indexer.transcripts.base import AgentAdapter, Agents, UnknownAgentError
 from smart_fork.agents.checkpoint_log import WithCheckpoints
 from smart_fork.agents.log_readers import OWN, READERS
-from tests.cases import each
+from tests.support.cases import each
 
 
 def test_each_agent_is_found_by_its_name():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from smart_fork.agents import AGENTS
-from tests.cases import each
 from tests.smart_fork.forks import said
+from tests.support.cases import each
 
 SHELL = {"stdout": "", "stderr": "", "interrupted": False, "backgroundTaskId": "b1"}
 BEGUN = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from smart_fork.agents.tree import Chain
-from tests.cases import each
+from tests.support.cases import each
 
 IDS = st.sampled_from("abcdefgh")
 RECORDS = st.lists(st.tuples(st.sampled_from(["link", "prompt", "answer"]), IDS, IDS | st.none()), max_size=14)

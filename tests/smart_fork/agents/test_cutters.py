@@ -5,7 +5,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.errors import Usage
-from tests.cases import each
+from tests.support.cases import each
 
 
 def test_each_cutter_is_found_by_its_name():

@@ -5,7 +5,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import ForkBase, base_of
 from smart_fork.errors import Usage
-from tests.cases import each
+from tests.support.cases import each
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from smart_fork.agents.login_shell import login_shell, login_shell_values
 from smart_fork.agents.login_variables import note_variables, note_variables_of_person, noted_variables
 from smart_fork.agents.programs import Program
 from smart_fork.system.processes import Processes
-from tests.cases import each
 from tests.smart_fork.forks import FakeProcesses
+from tests.support.cases import each
 
 CLAUDE, CODEX = AGENTS.login_of("claude"), AGENTS.login_of("codex")
 HELP = "  --fork-session  Fork\n  auth  Manage authentication\n  fork  Fork\n  login  Manage login"

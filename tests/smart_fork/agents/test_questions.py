@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.agents.screen import Question, Screen
-from tests.cases import each
 from tests.smart_fork import screens
+from tests.support.cases import each
 
 
 @each(

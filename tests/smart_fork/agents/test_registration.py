@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.settings import statements
 from smart_fork.agents.settings import JsonRegistration, Registration, UnsuitableError
 from smart_fork.errors import SmartForkError
-from tests.cases import each
+from tests.support.cases import each
 
 PROGRAM = "/opt/tools/bin/smart-fork"
 WORDS = (PROGRAM, "mcp")

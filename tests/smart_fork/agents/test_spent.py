@@ -6,8 +6,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import TokenUse
-from tests.cases import each
 from tests.smart_fork.forks import write_log
+from tests.support.cases import each
 
 SINCE = "2026-01-01T00:00:02.000Z"
 BEFORE, AFTER = "2026-01-01T00:00:01.000Z", "2026-01-01T00:00:03.000Z"

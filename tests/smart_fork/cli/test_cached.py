@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each
 from tests.smart_fork.cli.test_commands import DONE, RETRY
+from tests.support.cases import each
 
 CACHED = "still cached for about 23 minutes"
 SESSION = "60309e1e-0000-4000-8000-000000000001"

@@ -15,11 +15,11 @@ from smart_fork.errors import NotFound
 from smart_fork.finding import sessions
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
-from tests.cases import first
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import BrokenModel, Did
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader retries five times"
@@ -155,14 +155,16 @@ class TestFind:
         (hit,) = json.loads(run("find", RETRY, "--json").out)["results"]
         assert f"cd {shop} && smart-fork fork {knows} --at 1" == hit["fork_command"]
 
-    @first(
+    @pytest.mark.parametrize(
         ("loads", "options"),
-        [
-            ((39_000, 414_000), " --at 3"),
-            ((390_000, 414_000), " --budget 30k"),
-            ((150_000, 414_000), " --at 3 --budget 30k"),
-            ((90_000, 99_000), ""),
-        ],
+        thorough_except_first(
+            [
+                ((39_000, 414_000), " --at 3"),
+                ((390_000, 414_000), " --budget 30k"),
+                ((150_000, 414_000), " --at 3 --budget 30k"),
+                ((90_000, 99_000), ""),
+            ]
+        ),
     )
     def test_a_fork_of_very_much_is_suggested_within_a_budget(self, run, world, shop, loads, options):
         there, whole = loads
@@ -175,7 +177,9 @@ class TestFind:
         assert ("within a budget of 30k" in done.out) is ("--budget" in options)
         assert f'Next: smart-fork fork {knows[:8]}{options} "' in done.err
 
-    @first(("whole", "suggested"), [(90_000, " --at 1"), (45_000, ""), (58_000, "")])
+    @pytest.mark.parametrize(
+        ("whole", "suggested"), thorough_except_first([(90_000, " --at 1"), (45_000, ""), (58_000, "")])
+    )
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))
 
@@ -266,7 +270,7 @@ class TestFind:
 
         assert "Newer sessions were not searched." in run("find", RETRY).err
 
-    @first("intent", ["--help", "-rf /", "--json", "-"])
+    @pytest.mark.parametrize("intent", thorough_except_first(["--help", "-rf /", "--json", "-"]))
     def test_an_intent_with_a_dash_goes_after_two_dashes(self, run, world, shop, intent):
         world.claude(shop, intent, DONE)
 

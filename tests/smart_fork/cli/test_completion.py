@@ -12,9 +12,9 @@ import pytest
 from smart_fork.cli.quick_answers import completions
 from smart_fork.finding import session_notes
 from smart_fork.workers.registry import Registry
-from tests import warm
-from tests.cases import first
 from tests.smart_fork.world import World
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"
@@ -41,10 +41,24 @@ def indexed(world: World, shop, monkeypatch) -> World:
     return world
 
 
-@first(
+@pytest.mark.parametrize(
     "command",
-    ["show", "spawn --fork-from", "fork", "branch", "lineage", "forget", "resume", "verdict", "tag", "pin", "archive"],
-    number=2,
+    thorough_except_first(
+        [
+            "show",
+            "spawn --fork-from",
+            "fork",
+            "branch",
+            "lineage",
+            "forget",
+            "resume",
+            "verdict",
+            "tag",
+            "pin",
+            "archive",
+        ],
+        2,
+    ),
 )
 def test_sessions_are_offered_with_their_titles_newest_first(indexed, command):
     assert (f"71111111\tclaude draw the map\n60309e1e\tclaude {RETRY}", 0) == completions(
@@ -77,29 +91,31 @@ def test_other_projects_are_offered_only_to_who_has_begun_to_type(indexed, tmp_p
     assert (f"60309e1e\tclaude {RETRY}", 0) == completions(asked("fish", "smart-fork fork 603"))
 
 
-@first(
+@pytest.mark.parametrize(
     "line",
-    [
-        "smart-fork -",
-        "smart-fork -v fo",
-        "smart-fork find ",
-        "smart-fork fork --",
-        "smart-fork fork --cwd ",
-        'smart-fork fork "',
-    ],
+    thorough_except_first(
+        [
+            "smart-fork -",
+            "smart-fork -v fo",
+            "smart-fork find ",
+            "smart-fork fork --",
+            "smart-fork fork --cwd ",
+            'smart-fork fork "',
+        ]
+    ),
 )
 def test_what_is_no_command_and_no_id_is_left_to_the_command_line_s_library(indexed, line):
     assert completions(asked("fish", line)) is None
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-@first("line", ["smart-fork fo", "smart-fork ", "smart-fork x"])
+@pytest.mark.parametrize("line", thorough_except_first(["smart-fork fo", "smart-fork ", "smart-fork x"]))
 def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
     """Only the purpose of a command differs: typer cuts it after 45 characters."""
     said, _ = completions(asked(shell, line))
     library = "from smart_fork.cli.main import main; import sys; sys.argv = ['smart-fork']; main()"
 
-    done = warm.run(
+    done = forkserver.run(
         [sys.executable, "-c", library], env=os.environ | asked(shell, line), capture_output=True, text=True
     )
 
@@ -124,7 +140,7 @@ def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(index
     assert completions(asked("fish", f"smart-fork verdict {FIRST} ")) is None
 
 
-@first("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", thorough_except_first(["bash", "zsh", "fish"]))
 def test_options_are_completed_with_the_one_command_defined_that_has_them(shell):
     code = (
         "import sys; from smart_fork.cli.main import main; sys.argv = ['smart-fork']\n"

@@ -17,9 +17,9 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.cases import first
-from tests.mcp_process import McpProcess
 from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
+from tests.support.cases import thorough_except_first
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -136,7 +136,7 @@ def test_a_second_request_with_the_id_of_one_that_waits_is_refused_and_the_first
         assert {} == agent._ask("ping")
 
 
-@first("first", [request("d", "server/discover"), request("p", "ping")])
+@pytest.mark.parametrize("first", thorough_except_first([request("d", "server/discover"), request("p", "ping")]))
 def test_who_asks_something_and_then_begins_with_the_handshake_is_served_from_there(world, shop, first):
     """The MCP library refuses a handshake that is not the first request."""
     with agent_in(shop, greeted=False) as agent:
@@ -168,7 +168,7 @@ def test_hostile_lines_change_nothing(world, shop):
     assert not (shop / "evil").exists()
 
 
-@first("busy", [False, True])
+@pytest.mark.parametrize("busy", thorough_except_first([False, True]))
 def test_it_ends_when_its_input_does(world, shop, busy):
     with agent_in(shop) as agent:
         if busy:
@@ -178,7 +178,7 @@ def test_it_ends_when_its_input_does(world, shop, busy):
 
 
 @pytest.mark.usefixtures("interruptible")
-@first("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", thorough_except_first([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_it(world, shop, number):
     with agent_in(shop) as agent:
         agent.call("list_workers")

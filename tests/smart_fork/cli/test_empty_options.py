@@ -10,8 +10,8 @@ import pytest
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import command_line
 from smart_fork.errors import Usage
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.support.cases import thorough_except_first
 
 
 def with_values() -> Iterator[tuple[list[str], Any]]:
@@ -34,7 +34,7 @@ def given(*words: str) -> str:
     return refused.value.message
 
 
-@first("value", ["", " \t"])
+@pytest.mark.parametrize("value", thorough_except_first(["", " \t"]))
 def test_an_empty_option_is_refused_by_every_command(value):
     options = [(path, one) for path, one in with_values() if one.param_type_name == "option"]
 

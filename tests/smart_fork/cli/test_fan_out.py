@@ -14,9 +14,9 @@ from smart_fork.finding.sessions import locate
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.search_and_fork import fan_out
 from smart_fork.forking.worker import name_of
-from tests.cases import first
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "Retry is in upload.py now."
@@ -177,7 +177,12 @@ def test_what_means_nothing_for_several_is_refused(run, forked, two, words, reas
     assert [] == forked.tried
 
 
-@first("words", [[], ["--top", "2"], ["--top", "0", RETRY], ["--top", "2", "12345678", "c d"], ["--top", "99", "x"]])
+@pytest.mark.parametrize(
+    "words",
+    thorough_except_first(
+        [[], ["--top", "2"], ["--top", "0", RETRY], ["--top", "2", "12345678", "c d"], ["--top", "99", "x"]]
+    ),
+)
 def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
     assert 2 == run("fork", *words).code
     assert [] == forked

@@ -14,9 +14,9 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.mcp_process import McpProcess
 from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.world import World
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."

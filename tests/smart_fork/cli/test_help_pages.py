@@ -12,8 +12,8 @@ import pytest
 from smart_fork.cli.command import add_examples, examples
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import command_line
-from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.support.cases import each
 
 MOST_WORDS = 12
 BANNED = ("whose", "whoever", "somebody", "nobody", "anew", "at once", "that of", "those of", "as far as", "told of")

@@ -19,10 +19,10 @@ from smart_fork.cli.mcp_handshake import ALL, CATALOGUE, FEW, greet, listed, wan
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.system.rpc import RpcMessage
-from tests.cases import first
-from tests.mcp_process import McpProcess
 from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
 from tests.smart_fork.odd_lines import ODD, UNANSWERED
+from tests.support.cases import thorough_except_first
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 WRITTEN = json.loads(Path(CATALOGUE).read_bytes())
@@ -55,7 +55,7 @@ def test_the_catalogue_is_what_the_server_answers():
     assert script.catalogue() == WRITTEN
 
 
-@first("version", sorted(WRITTEN["versions"], reverse=True))
+@pytest.mark.parametrize("version", thorough_except_first(sorted(WRITTEN["versions"], reverse=True)))
 def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypatch, version):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     program = [sys.executable, "-m", "smart_fork"]

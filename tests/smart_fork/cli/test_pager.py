@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.cli.output import out
 from tests.smart_fork.world import Did, World
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 ASKED = "Traceback of it:\n\n  File x.py, line 3\n    # not a heading\n<b>kept</b>"
@@ -92,7 +92,7 @@ def pager(tmp_path, monkeypatch):
     told = tmp_path / "told"
     path = tmp_path / "pager"
     path.write_text(
-        f"{first_lines()}import json, os, sys\n"
+        f"{shebang()}import json, os, sys\n"
         f"open({str(told)!r}, 'w').write(json.dumps([sys.argv[1:], os.environ['LESS'], sys.stdin.read()]))\n"
     )
     path.chmod(0o755)
@@ -125,7 +125,7 @@ def test_no_pager_is_used_that_is_not_wanted_or_for_an_agent(at_a_terminal, worl
 
 def test_who_leaves_the_pager_early_has_seen_enough(at_a_terminal, world: World, shop, tmp_path, monkeypatch):
     path = tmp_path / "pager"
-    path.write_text(f"{first_lines()}import sys\nsys.stdin.read(10)\n")
+    path.write_text(f"{shebang()}import sys\nsys.stdin.read(10)\n")
     path.chmod(0o755)
     monkeypatch.setenv("PAGER", str(path))
 

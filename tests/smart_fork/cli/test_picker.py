@@ -21,7 +21,7 @@ from smart_fork.cli import result_list
 from smart_fork.cli.result_list import PickerRow, shown, with_fzf, with_numbers
 from smart_fork.errors import IndexUnavailable
 from tests.smart_fork.world import World
-from tests.written_programs import first_lines
+from tests.support.executables import shebang
 
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"
@@ -86,7 +86,7 @@ def test_a_line_has_what_is_known_in_columns_and_then_branch_and_parent():
 def program(folder, script: str) -> str:
     """Return a program that stands in for fzf."""
     path = folder / "fzf"
-    path.write_text(f"{first_lines()}import json, os, sys\nlines = sys.stdin.read().splitlines()\n{script}\n")
+    path.write_text(f"{shebang()}import json, os, sys\nlines = sys.stdin.read().splitlines()\n{script}\n")
     path.chmod(0o755)
     return str(path)
 

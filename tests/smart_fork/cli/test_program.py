@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
-from tests.cases import first
 from tests.smart_fork.world import World
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
 
 HEAVY = {"anyio", "apsw", "mcp", "numpy", "sentence_transformers", "torch"}
 
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
-    return warm.run(
+    return forkserver.run(
         [sys.executable, "-m", "smart_fork", *words], capture_output=True, check=False, env=os.environ | env
     )
 
@@ -92,7 +92,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(world, shop, words):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing) as nobody_reads:
-        done = warm.run(
+        done = forkserver.run(
             [sys.executable, "-m", "smart_fork", *words], stdout=nobody_reads, stderr=subprocess.PIPE, cwd=shop
         )
 
@@ -109,12 +109,8 @@ def test_file_names_that_are_no_text_are_printed_all_the_same(world):
     assert os.fsencode(json.loads(done.stdout)["project_path"]) == folder
 
 
-@first(
-    "words",
-    [("show",), ("resume",), ("lineage",), ("export", "--markdown"), ("excise", "list"), ("forget", "--yes"),
-     ("read",), ("wait",), ("close",)],
-    number=2, ids=" ".join,
-)  # fmt: skip
+@pytest.mark.parametrize("words", thorough_except_first([["show"], ["resume"], ["lineage"], ["export", "--markdown"], ["excise", "list"], ["forget", "--yes"],
+     ["read"], ["wait"], ["close"]], 2), ids=" ".join)  # fmt: skip
 def test_an_id_that_is_no_utf8_is_not_found(world, words):
     world.claude(world.repository("shop"), "Paint the logo of the shop blue", "It is blue now")
     done = run(*words, os.fsdecode(b"\xff" * 8))
@@ -244,7 +240,7 @@ def test_every_directory_can_be_moved_and_nothing_is_written_elsewhere(home, tmp
     for words in (("index", "run", "--no-vectors"), ("find", "retry"), ("list",), ("doctor",), ("worktrees",), ("active",),
                   ("service", "print", "--kind", "systemd")):  # fmt: skip
         command = [sys.executable, "-P", "-m", "smart_fork", *words, "--json"]
-        answers[words[0]] = warm.run(command, env=env, cwd=home, capture_output=True).stdout
+        answers[words[0]] = forkserver.run(command, env=env, cwd=home, capture_output=True).stdout
 
     assert 1 == json.loads(answers["list"])["count"] == json.loads(answers["find"])["count"]
     assert str(home / "xdg_config_home/systemd/user") in json.loads(answers["service"])["unit"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from indexer.settings import VARIABLES, Setting
-from tests.cases import each
+from tests.support.cases import each
 
 NONSENSE = {
     **dict.fromkeys(("INDEXING", "BACKGROUND", "KEEP_TRANSCRIPTS", "CHECKPOINTS", "PRELOAD", "SERVICE"), "maybe"),

@@ -10,11 +10,11 @@ import pytest
 
 from smart_fork.errors import ForkRefused
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.forking.test_lost_matches import worked
 from tests.smart_fork.forks import NEW
+from tests.support.cases import thorough_except_first
 
-agents = first("agent", ["claude", "codex"])
+agents = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 HEADLESS = ("--in", "process")
 
 
@@ -27,7 +27,7 @@ def past(world, agent: str, *where_and_what) -> str:
 
 
 @agents
-@first("option", ["--agent", "--adapter"])
+@pytest.mark.parametrize("option", thorough_except_first(["--agent", "--adapter"]))
 def test_new_starts_an_agent(run, scripted, shop, agent, option):
     """R-001, R-060."""
     done = run("new", "fix the race", option, agent, *HEADLESS, "--json")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from smart_fork.excise import Request, check, cut
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import indexed, play
 from tests.smart_fork.relatives import branch
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SAID = ("add retry", "done", "the code is swordfish-hunter-7731, not penguin", "I will remember it")
@@ -69,7 +69,7 @@ def test_ordinary_words_in_files_of_other_sessions_are_no_trace(world, shop, nam
     assert check(session_id)["ok"]
 
 
-@first("name", ["codex", "gemini"])
+@pytest.mark.parametrize("name", thorough_except_first(["codex", "gemini"]))
 def test_the_kept_copy_of_a_lost_session_that_was_told_is_named(world, shop, monkeypatch, name):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     session_id = session_of(world, shop, "claude")
@@ -86,10 +86,10 @@ def test_the_kept_copy_of_a_lost_session_that_was_told_is_named(world, shop, mon
     assert all("smart-fork forget" in one["reason"] for one in found["copies"])
 
 
-@first("line", [
+@pytest.mark.parametrize("line", thorough_except_first([
     {"type": "ai-title", "aiTitle": "use swordfish-hunter-7731"},
     {"type": "user", "isCompactSummary": True, "uuid": "c", "message": {"role": "user", "content": "swordfish-hunter-7731"}},
-])  # fmt: skip
+]))  # fmt: skip
 def test_a_summary_or_title_that_still_says_it_is_named_with_the_command_that_cuts_it(world, shop, run, line):  # noqa: F811 - a fixture
     session_id = world.claude(shop, *SAID, "and the docs", "they are there")
     log = world.log_of(session_id)

@@ -12,13 +12,13 @@ from indexer.safe_files import Disk
 from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut, load_auto, plan, rollback, writing
 from smart_fork.excise.writing import write_lines
-from tests import warm
-from tests.drilled import drilled
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
 #: More calls than a write makes.
 MANY = 100
 #: A process is killed in each, or in each third, the last of them behind all calls.
-EVERY = drilled(1, 3)
+EVERY = full_or_sample(1, 3)
 CALLS = [name for name in vars(Disk) if not name.startswith("_") and name != "link"]
 
 
@@ -93,8 +93,8 @@ def test_every_call_of_a_write_is_tried(claude_session):
 
 CHILD = """
 import os, signal, sys
-from tests import warm
-from tests.drilled import drilled
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 from tests.smart_fork.excise.test_crashes import Breaking
 from indexer.safe_files import Disk
 from smart_fork.agents.cuts import snapshots
@@ -118,7 +118,7 @@ def test_a_process_that_is_killed_in_any_call_leaves_the_old_transcript_or_the_n
     before, after = states(claude_session)
 
     root = str(Path(__file__).resolve().parents[3])
-    done = warm.run(
+    done = forkserver.run(
         [sys.executable, "-c", CHILD, str(claude_session), str(EVERY), before.hex()],
         env=os.environ | {"PYTHONPATH": root}, cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip

@@ -15,9 +15,9 @@ from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
 from smart_fork.finding import sessions
 from smart_fork.workers.registry import Registry
-from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
+from tests.support.cases import thorough_except_first
 
 
 def tool(identity: str) -> list[dict]:
@@ -68,13 +68,13 @@ def codex(world, shop) -> Path:
     return write_log(codex_path(world.home, session), records)
 
 
-@pytest.fixture(params=mostly_first([claude, codex]))
+@pytest.fixture(params=thorough_except_first([claude, codex]))
 def log(request, world, shop) -> Path:
     path: Path = request.param(world, shop)
     return path
 
 
-@pytest.fixture(params=mostly_first(["branch --excise", "excise cut --branch"]))
+@pytest.fixture(params=thorough_except_first(["branch --excise", "excise cut --branch"]))
 def made(request, log, run) -> dict:  # noqa: F811
     """A copy without the second exchange, as the answer of both commands."""
     name = log.stem[-36:]

@@ -41,16 +41,16 @@ from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.workers.registry import Registry
-from tests.cases import mostly_first
-from tests.drilled import drilled
 from tests.smart_fork.agents.opencode import database as opencode
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import HELP, FakeProcesses, codex_path, codex_records, write_log
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import Did, WordsModel, World, add_program
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
-FAMILIES = drilled(300, 6)
+FAMILIES = full_or_sample(300, 6)
 #: One that nothing masks, and one that `cut --secrets` finds.
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
 #: What is left of a session without a log is named with the command that takes it away.
@@ -404,7 +404,7 @@ def killed_at(number: int, request: Request, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", mostly_first([*range(FAMILIES), 497])
+    "seed", thorough_except_first([*range(FAMILIES), 497])
 )  # 497: what a lost parent of another agent leaves
 def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch, seed):
     number_ids(monkeypatch, seed)

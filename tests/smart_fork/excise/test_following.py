@@ -22,13 +22,13 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback, writing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
-from tests import warm
-from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import next_run
 from tests.smart_fork.forks import codex_records, said, text
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import WordsModel, World
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SECRET = "hunter77swordfish"
@@ -64,7 +64,7 @@ def cut_secret(session_id: str, **how) -> dict:
     return cut(Request(session_id, numbers(session_id), force=True, **how))
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def chain(request, world, shop) -> list[str]:
     """Return a session, its branch, the branch's branch, and so on."""
     made = [getattr(world, request.param)(shop, *SAID)]
@@ -253,13 +253,13 @@ cut(Request(sys.argv[1], sys.argv[2], force=True))
 """
 
 
-@first("written", [1, 0, 2])
+@pytest.mark.parametrize("written", thorough_except_first([1, 0, 2]))
 def test_what_is_killed_between_two_files_is_finished_by_the_next_run(world, shop, run, written):  # noqa: F811
     first = world.claude(shop, *SAID)
     last = branch(branch(first)["session_id"])["session_id"]
     indexed()
     root = str(Path(__file__).resolve().parents[3])
-    done = warm.run(
+    done = forkserver.run(
         [sys.executable, "-c", KILLED, first, numbers(first), str(written)],
         env=os.environ | {"PYTHONPATH": root}, cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -363,7 +363,7 @@ class TestBeside:
         assert ([], True) == (holders(world.home), check(log.stem)["ok"])
 
 
-@first("agent", ["codex", "gemini"])
+@pytest.mark.parametrize("agent", thorough_except_first(["codex", "gemini"]))
 def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent):
     first = world.claude(shop, *SAID)
     branch(first, as_agent=agent)  # masked, it has nothing of the secret
@@ -377,7 +377,7 @@ def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent)
     assert (False, 2) == (found["ok"], len(found["copies"]))
 
 
-@first("agent", ["codex", "gemini"])
+@pytest.mark.parametrize("agent", thorough_except_first(["codex", "gemini"]))
 def test_a_told_session_that_has_a_cut_sentence_of_ordinary_words_is_named(world, shop, agent):
     first = world.claude(shop, *SAID[:2], "nobody may read that session before the next cut", "I will remember that")
     told = branch(first, as_agent=agent)
@@ -422,9 +422,9 @@ def test_a_copy_that_is_kept_of_a_branch_whose_log_is_gone_is_named(world, shop,
     assert not check(first)["ok"]
 
 
-@first("agents", [
-    ("claude", "claude"), ("codex", "claude"), ("qwen", "gemini", "claude"), ("claude", "codex", "qwen"), ("gemini", "codex"),
-])  # fmt: skip
+@pytest.mark.parametrize("agents", thorough_except_first([
+    ["claude", "claude"], ["codex", "claude"], ["qwen", "gemini", "claude"], ["claude", "codex", "qwen"], ["gemini", "codex"],
+]))  # fmt: skip
 def test_exports_of_lost_parents_are_named_at_any_depth_until_they_are_forgotten(world, shop, run, agents):  # noqa: F811
     above = a_line_of_hand_overs(world, shop, agents)
     last = above.pop()

@@ -23,14 +23,14 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding.recent import list_recent
 from smart_fork.workers.registry import Registry
-from tests import warm
-from tests.drilled import drilled
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
 ROOT = Path(smart_fork.__file__).parent.parent
 #: `SMART_FORK_DRILLS=all` tries each moment, and not one of three.
-EACH = drilled(1, 5)
+EACH = full_or_sample(1, 5)
 SECRET = "zanzibarquokka add retry with backoff"
 DONE = "The uploader retries five times"
 
@@ -219,7 +219,7 @@ def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, wo
     original = tmp_path / "original"
     shutil.copytree(state_home(), original)
     command = [sys.executable, "-c", FORGET, session_id]
-    with warm.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with forkserver.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
         def forget(last: int) -> list[int]:
             print(last, file=process.stdin, flush=True)

@@ -40,9 +40,9 @@ from smart_fork.excise import (
     write,
 )
 from smart_fork.excise.transcript import load_numbered, locate_transcript, parse_ranges
-from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
+from tests.support.cases import each, thorough_except_first
 
 
 def lines(path: Path, *found: bytes) -> Path:
@@ -69,7 +69,7 @@ def test_claudes_transcripts_are_known_by_their_first_line(tmp_path, name, conte
     assert not ClaudeLoader.detect(tmp_path / "missing.jsonl")
 
 
-@first("length", [17_000, 17_000_000])
+@pytest.mark.parametrize("length", thorough_except_first([17_000, 17_000_000]))
 def test_every_line_of_claudes_is_kept_in_its_order(tmp_path, length):
     """E-002, E-011, E-013, E-014, E-024."""
     long = json.dumps(said("big", "u1", "user", "x" * length)).encode()
@@ -334,7 +334,7 @@ def written(database):
 
 
 @pytest.mark.parametrize("begun", [(WITH_WAL,), (WITH_WAL, "PRAGMA locking_mode = EXCLUSIVE", "DELETE FROM cursorDiskKV WHERE 0")])  # fmt: skip
-@first("left", ["it runs", "it was killed", "its -shm is gone"])
+@pytest.mark.parametrize("left", thorough_except_first(["it runs", "it was killed", "its -shm is gone"]))
 def test_reading_cursors_database_makes_no_file_and_reads_the_newest(database, written, monkeypatch, begun, left):
     monkeypatch.setattr("smart_fork.agents.foreign_database.BUSY_MILLISECONDS", 1)
     cursor = written(*begun)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.drilled import drilled
 from tests.smart_fork.forks import SESSION, said, text
+from tests.support.exhaustive import full_or_sample
 
 ROOT = Path(__file__).resolve().parents[3]
 #: A session of 100 MB, and a smaller one as long as not all is tried that takes long.
-BYTES = drilled(100_000_000, 12_000_000)
+BYTES = full_or_sample(100_000_000, 12_000_000)
 
 #: Runs the command of its arguments, and prints the peak of memory in KB.
 MEASURE = """

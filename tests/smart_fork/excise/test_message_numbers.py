@@ -11,12 +11,12 @@ import pytest
 from smart_fork.excise import Request, check, cut, suggest
 from smart_fork.finding import sessions
 from smart_fork.page.conversation_page import reading
-from tests.cases import mostly
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except
 
 ANSWERS = ("zebra answer", "walrus answer", "heron answer")
 
@@ -92,7 +92,7 @@ SESSIONS = {
 }
 
 
-@pytest.fixture(params=mostly(SESSIONS, "claude", "codex"))
+@pytest.fixture(params=thorough_except(SESSIONS, "claude", "codex"))
 def session(request, world, shop) -> str:
     return SESSIONS[request.param](world, shop)
 

@@ -20,10 +20,10 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import codex_path, codex_records, write_log
 from tests.smart_fork.world import WordsModel, World
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SAID = ("add retry to the uploader", "retries are there", "the passphrase is swordfish", "I will remember swordfish")
@@ -104,7 +104,7 @@ def kept_text(session_id: str) -> str:
         return path.read_text()
 
 
-@first("still_wanted", ["true", "false"])
+@pytest.mark.parametrize("still_wanted", thorough_except_first(["true", "false"]))
 def test_the_copy_that_was_kept_of_a_session_loses_what_was_cut(world: World, shop, monkeypatch, still_wanted):
     """Also if copies are no longer kept."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
@@ -187,7 +187,7 @@ def fork_upon_its_parent(world: World, shop) -> tuple[str, str, Request]:
     return parent, child, Request(parent, ids=turn_ids(path, "swordfish"))
 
 
-@first("killed", [False, True])
+@pytest.mark.parametrize("killed", thorough_except_first([False, True]))
 def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, shop, monkeypatch, killed):
     """Codex's forks continue their parents' files. They lose the turns too, which needs --force."""
     _, child, request = fork_upon_its_parent(world, shop)

@@ -29,9 +29,9 @@ from smart_fork.excise import (
 )
 from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
 from smart_fork.excise.writing import write_lines
-from tests.drilled import drilled
+from tests.support.exhaustive import full_or_sample
 
-CUTS, PARTS = drilled(300, 30), 3
+CUTS, PARTS = full_or_sample(300, 30), 3
 
 NAMES = [f"n{number}" for number in range(12)]
 CALLS = ["", *(f"t{number}" for number in range(6))]

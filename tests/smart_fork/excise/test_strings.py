@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smart_fork.agents.cuts.model import searchable_texts
 from smart_fork.excise.cut_plan import map_texts
-from tests.cases import each
+from tests.support.cases import each
 
 
 @each("name", ["hash", "snapshot", "value", "output"])

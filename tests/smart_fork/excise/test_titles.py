@@ -14,10 +14,10 @@ from smart_fork.finding import sessions
 from smart_fork.forking.request import Budget
 from smart_fork.forking.results import Branched
 from smart_fork.workers.registry import Registry
-from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import branched
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 STEPS = ("> the passphrase of the vault is swordfish", "noted", "> add retry", "it retries", "> and the docs", "done")
@@ -36,7 +36,7 @@ def title(session_id: str) -> str:
     return sessions.read(sessions.locate(session_id)).title
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def session(request, world: World, shop) -> str:
     return world.worked(request.param, shop, *STEPS)
 
@@ -106,7 +106,7 @@ def test_a_name_that_repeats_a_prompt_goes_with_it_and_another_stays(world: Worl
     assert ["Vault", "add retry"] == list(named.values())
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_who_has_the_notes_of_a_cut_alone_cannot_try_its_words(world: World, shop, agent):
     session = world.worked(agent, shop, "> swordfish", "noted", "> add retry", "it retries")
     lines = [json.loads(line) for line in world.log_of(session).read_text().splitlines()]

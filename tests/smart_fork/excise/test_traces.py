@@ -26,10 +26,10 @@ from smart_fork.excise import Request, check, cut, writing
 from smart_fork.excise import erasure as erasing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import WordsModel, World
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SAID = ("add retry to the uploader", "retries are there", "we call the ship swordfish77zq", "I will remember that")
@@ -173,18 +173,20 @@ def places(found: dict) -> dict[str, str]:
     return {str(Path(one["path"]).relative_to(state_home())): one["kind"] for one in found["remains"]}
 
 
-@first(
+@pytest.mark.parametrize(
     ("name", "kind", "written"),
-    [
-        ("logs/service.log", "log", SECRET.encode()),
-        ("logs/service.log.1", "log", rb'{"message":"swordfish\u0037\u0037zq"}'),
-        ("index/claude/{id}.md", "export", f"say {SECRET}".encode()),
-        ("index/claude/.{id}.md.0123456789abcdef.tmp", "half a file", SECRET.encode()),
-        ("index.db.corrupt-20260101T000000000000Z", "older index", b"\x01\x02" + SECRET.encode() + b"\x03"),
-        ("kept/claude/{id}/0123456789abcdef.zst", "kept copy", None),
-        ("kept/.reading/killed/{id}.jsonl", "kept copy", SECRET.encode()),
-        ("hooks/0123.json", "file", SECRET.encode()),
-    ],
+    thorough_except_first(
+        [
+            ("logs/service.log", "log", SECRET.encode()),
+            ("logs/service.log.1", "log", rb'{"message":"swordfish\u0037\u0037zq"}'),
+            ("index/claude/{id}.md", "export", f"say {SECRET}".encode()),
+            ("index/claude/.{id}.md.0123456789abcdef.tmp", "half a file", SECRET.encode()),
+            ("index.db.corrupt-20260101T000000000000Z", "older index", b"\x01\x02" + SECRET.encode() + b"\x03"),
+            ("kept/claude/{id}/0123456789abcdef.zst", "kept copy", None),
+            ("kept/.reading/killed/{id}.jsonl", "kept copy", SECRET.encode()),
+            ("hooks/0123.json", "file", SECRET.encode()),
+        ]
+    ),
 )
 def test_verify_names_the_file_that_has_something_of_it_and_not_what(world, session_id, name, kind, written):
     cut_secret(world, session_id)

@@ -12,11 +12,11 @@ import pytest
 from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_crashes import Breaking, no_space
 from tests.smart_fork.forks import said, text
 from tests.smart_fork.relatives import ids_with, relatives
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 
@@ -31,7 +31,7 @@ def contents(paths: list[Path]) -> list[bytes]:
     return [path.read_bytes() for path in paths]
 
 
-@first("which", [2, 0, 1, 3])
+@pytest.mark.parametrize("which", thorough_except_first([2, 0, 1, 3]))
 def test_one_rollback_puts_back_all_files_of_a_cut_whichever_of_its_snapshots_is_named(world, family, which):
     before = contents(family)
     outcome = cut(Request(family[0].stem, ids=ids_with(family[0], "swordfish")))

@@ -13,11 +13,11 @@ from indexer.export import export_path
 from indexer.safe_files import index_db
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.transcript import load_auto
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_following import SECRET, holders, indexed, numbers
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")
 #: No mask takes it for a secret, and everything that the two sessions share has it.
@@ -44,7 +44,7 @@ def session_id(world, shop) -> str:
     return made
 
 
-@first("forked", [True, False])
+@pytest.mark.parametrize("forked", thorough_except_first([True, False]))
 def test_a_native_copy_that_shares_nothing_any_more_is_named_for_its_title(world, shop, session_id, run, forked):  # noqa: F811
     copy = native_copy(world, shop, session_id)
     if forked:

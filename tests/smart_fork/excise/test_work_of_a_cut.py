@@ -22,11 +22,11 @@ from smart_fork.excise import Request, check, cut, rollback, text_search
 from smart_fork.excise.cutting import cut as cut_out
 from smart_fork.excise.transcript import load_for_cut
 from smart_fork.excise.verification import cut_text_of
-from tests.cases import each
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_propagation import indexed
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 from tests.smart_fork.world import WordsModel
+from tests.support.cases import each
 
 WORDS = tuple(f"{first}{second}" for first in ("tam", "rok", "vel", "sun") for second in ("bor", "lit", "kan", "mer"))
 SHORT, LONG = 20, 60

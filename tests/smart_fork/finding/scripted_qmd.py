@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import mostly_first
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
@@ -151,7 +151,7 @@ def qmd(home: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedQmd:
     return ScriptedQmd(home)
 
 
-@pytest.fixture(params=mostly_first(["builtin", "qmd"]))
+@pytest.fixture(params=thorough_except_first(["builtin", "qmd"]))
 def any_engine(request: pytest.FixtureRequest) -> str:
     """Run a test with each engine."""
     if request.param == "qmd":

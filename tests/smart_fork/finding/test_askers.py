@@ -10,9 +10,9 @@ import pytest
 from indexer.export import export_path
 from indexer.transcripts.commands import TOOLS
 from smart_fork.server import fork, recall
-from tests.cases import first
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import Did, World
+from tests.support.cases import thorough_except_first
 
 QUESTION = "Which session knows how the uploader retries with exponential backoff?"
 KNOWS = (
@@ -27,7 +27,7 @@ ANSWER = json.dumps({
 QUOTES = "The session about the uploader knows: it retries with exponential backoff, five times (MAX_RETRY_COUNT)."
 SHELL = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd")}
 
-both = first("agent", ["claude", "codex"])
+both = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 
 
 def shell(agent: str, command: str, result: str = ANSWER) -> Did:
@@ -73,7 +73,7 @@ def asking(agent: str) -> list[Did]:
 
 
 @both
-@first("everywhere", [False, True])
+@pytest.mark.parametrize("everywhere", thorough_except_first([False, True]))
 def test_asked_ten_times_the_one_that_knows_stays_first_and_no_asker_is_found(world, shop, agent, everywhere):
     knows = world.worked(agent, shop, *KNOWS)
     other = world.worked(agent, shop, "> Rename the logo", Did("Edit", {"file_path": "logo.svg"}), "Renamed.")

@@ -14,9 +14,9 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting
 from smart_fork.errors import NotFound, Usage
-from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
+from tests.support.cases import each, thorough_except_first
 
 #: All sessions of the world are before this time, in seconds.
 LATER = 1_780_000_000
@@ -152,7 +152,7 @@ def test_a_squash_of_two_sessions_has_both_with_their_shares(world, shop):
     assert {hit["session_id"]: hit["wrote"]["lines"] for hit in hits} == {first: 7, second: 7}
 
 
-@first("name", ["sub/ä'\"$(x).py", "-x", "a b.py", ":(top)x", "a:3"])
+@pytest.mark.parametrize("name", thorough_except_first(["sub/ä'\"$(x).py", "-x", "a b.py", ":(top)x", "a:3"]))
 def test_odd_names_of_files_are_only_names(world, shop, name):
     session = wrote(world, shop, name)
     commit(shop, name, BODY)
@@ -228,7 +228,9 @@ def test_a_trailer_names_the_session_whatever_its_edits_say(world, shop):
     assert second not in by(world, shop, "upload.py:1-7")
 
 
-@first("wrong", ["upload.py", "upload.py:0", "upload.py:5-2", ":3", "upload.py:x"])
+@pytest.mark.parametrize(
+    "wrong", thorough_except_first(["upload.py", "upload.py:0", "upload.py:5-2", ":3", "upload.py:x"])
+)
 def test_what_is_no_line_is_refused(world, shop, wrong):
     commit(shop, "upload.py", BODY)
 
@@ -355,7 +357,7 @@ def test_why_of_what_is_no_file_is_an_error(world, shop, run, wrong):  # noqa: F
     assert not (shop / "x").exists()
 
 
-@first("name", ["-x", "a b.py", "sub/ä'\"$(x).py", ":(top)x"])
+@pytest.mark.parametrize("name", thorough_except_first(["-x", "a b.py", "sub/ä'\"$(x).py", ":(top)x"]))
 def test_why_of_a_file_with_an_odd_name(world, shop, run, name):  # noqa: F811
     session = wrote(world, shop, name)
     commit(shop, name, BODY)

@@ -8,10 +8,10 @@ import pytest
 
 from indexer.safe_files import index_db
 from smart_fork.finding import commits
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, LATER, commit, git, wrote
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 SAID = "Make transfers idempotent\n\nThe ledger skips duplicates."
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
@@ -28,7 +28,7 @@ def kept() -> bytes:
     return b"".join(path.read_bytes() for path in index_db().parent.glob(f"{index_db().name}*"))
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_a_session_is_found_by_the_message_of_its_commit(world, shop, run, agent):  # noqa: F811
     session = wrote(world, shop, agent=agent)
     world.worked("claude", shop, "> write the changelog of the week", "Done.")
@@ -106,13 +106,15 @@ def test_a_secret_in_a_message_is_in_no_byte_of_the_index(world, shop, run):  # 
     assert SECRET.encode() not in kept()
 
 
-@first(
+@pytest.mark.parametrize(
     "message",
-    [
-        '\x1b[31m"OR* NEAR(idempotent ledger duplicates',
-        "idempotent ledger duplicates " * 9000,
-        "冪等 idempotent ledger duplicates",
-    ],
+    thorough_except_first(
+        [
+            '\x1b[31m"OR* NEAR(idempotent ledger duplicates',
+            "idempotent ledger duplicates " * 9000,
+            "冪等 idempotent ledger duplicates",
+        ]
+    ),
 )
 def test_an_odd_message_is_only_text(world, shop, run, message):  # noqa: F811
     session = wrote(world, shop)

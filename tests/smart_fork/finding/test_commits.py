@@ -10,10 +10,10 @@ import pytest
 from smart_fork import read
 from smart_fork.finding import commits
 from smart_fork.forking.lineage import lineage
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, FIRST, LATER, SLOWLY, ask, commit, git, wrote
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 OTHER = BODY.replace("upload", "download").replace("path", "target").replace("attempt", "number")
@@ -44,7 +44,9 @@ def test_a_session_leads_to_its_commit_and_to_its_lines_that_are_there(world, sh
     assert (told.count, told.lines_today, told.places) == (1, 7, ("upload.py:1-7",))
 
 
-@first("how", ["nothing is committed", "another file by hand", "before the session", "by a bot"])
+@pytest.mark.parametrize(
+    "how", thorough_except_first(["nothing is committed", "another file by hand", "before the session", "by a bot"])
+)
 def test_a_session_without_a_commit_has_none(world, shop, how):
     if how == "before the session":
         commit(shop, "upload.py", BODY, at=1_700_000_000)

@@ -15,10 +15,10 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.forking.copies import last_branch_point
 from smart_fork.forking.fork_content import IntentEvidence, chosen
 from smart_fork.forking.request import parse_budget
-from tests import warm
-from tests.cases import mostly_first
 from tests.smart_fork.asking import opened
 from tests.smart_fork.world import World
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
 
 SUBJECTS = ("upload", "invoice", "logo", "password", "queue", "translation")
 LONG = [
@@ -33,7 +33,7 @@ LONG = [
 ASKED = ("who may sign in when the password has expired", ("retry the upload with backoff", "queue"))
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def session(request, world: World, shop: Path) -> str:
     """Write a session of each agent beside others, embedded by the packaged model.
 
@@ -62,7 +62,7 @@ def test_a_command_keeps_what_the_library_keeps(session, shop):
 
     words = ("branch", session, "--budget=match", "--json", "--intent", ASKED[0])
     also = (word for one in ASKED[1] for word in ("--also", one))
-    done = warm.run(
+    done = forkserver.run(
         [sys.executable, "-m", "smart_fork", *words, *also], capture_output=True, text=True, check=True, cwd=shop
     )
     assert json.loads(done.stdout)["selection"]["exchanges"] == kept[0]["exchanges"]

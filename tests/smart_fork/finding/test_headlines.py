@@ -22,11 +22,11 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_hints import line_of
 from smart_fork.page.search_page import session_lines
-from tests.cases import first
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_traces import everything, indexed
 from tests.smart_fork.world import Did, WordsModel, World
+from tests.support.cases import thorough_except_first
 
 SUBJECT = "Publish the quokkacask from the release job"
 
@@ -52,10 +52,13 @@ def headlines(limit: int = 9) -> list[str]:
     return [one.headline or one.title for one in recent.list_recent("all", None, limit, everywhere=True).sessions]
 
 
-@first(
-    "asked", ["whoami", "what does the job do?", "/review", "review this", "can you review the changes of the branch"]
+@pytest.mark.parametrize(
+    "asked",
+    thorough_except_first(
+        ["whoami", "what does the job do?", "/review", "review this", "can you review the changes of the branch"]
+    ),
 )
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_the_subject_of_its_last_commit_is_the_headline_of_a_session_whose_title_names_no_work(
     world: World, shop, agent, asked
 ):
@@ -69,7 +72,7 @@ def test_the_subject_of_its_last_commit_is_the_headline_of_a_session_whose_title
     assert asked == hit["title"]
 
 
-@first("last", ["fix tests", "8"])
+@pytest.mark.parametrize("last", thorough_except_first(["fix tests", "8"]))
 def test_a_subject_that_names_no_work_gives_way_to_the_one_before_it(world: World, shop, last):
     world.worked("claude", shop, "> 8", committing(shop, SUBJECT), committing(shop, last), "done")
 
@@ -113,9 +116,15 @@ def test_a_model_is_told_the_headline_by_recall_and_by_the_list(world: World, sh
     assert SUBJECT == answer(world, "list_sessions", project_path=str(shop))["sessions"][0]["headline"]
 
 
-@first(
+@pytest.mark.parametrize(
     "subject",
-    ["<script>alert(1)</script> of the quokka", "\x1b[2J\x1b]0;owned\x07 clears the quokka", "--help the quokka $(id)"],
+    thorough_except_first(
+        [
+            "<script>alert(1)</script> of the quokka",
+            "\x1b[2J\x1b]0;owned\x07 clears the quokka",
+            "--help the quokka $(id)",
+        ]
+    ),
 )
 def test_a_hostile_subject_is_text(world: World, shop, subject, run):  # noqa: F811
     world.worked("claude", shop, "> 8", committing(shop, subject), "done")

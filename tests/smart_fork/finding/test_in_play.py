@@ -8,8 +8,8 @@ import pytest
 
 from smart_fork.finding import project_index
 from smart_fork.system.processes import Processes
-from tests.cases import first
 from tests.smart_fork.world import Did, git
+from tests.support.cases import thorough_except_first
 
 ASK, DONE = "> add retry with backoff to the uploader", "the uploader retries now"
 INTENT = "add retry with backoff to the uploader"
@@ -47,7 +47,7 @@ def points(answer: dict) -> dict[str, float]:
     return {hit["session_id"]: hit["explain"]["points"]["files"] for hit in answer["results"]}
 
 
-@first("changed", ["a.py", "b.py"])
+@pytest.mark.parametrize("changed", thorough_except_first(["a.py", "b.py"]))
 def test_a_changed_file_speaks_for_the_session_that_edited_it(world, shop, edited, changed):
     before = world.find(INTENT, shop, explain=True)
     (shop / "src" / changed).write_text("new\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smart_fork.finding.results import language_of, most_are_in
-from tests.cases import each
+from tests.support.cases import each
 
 
 @each(

@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db
@@ -15,9 +17,9 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import list_recent
-from tests.cases import first
 from tests.smart_fork.found import a_hit
 from tests.smart_fork.world import Did, World
+from tests.support.cases import thorough_except_first
 
 FIX = "Why does the uploader lose its last packet?"
 
@@ -31,7 +33,7 @@ def passage(result: dict[str, Any]) -> list[str]:
     return Path(result["source_path"]).read_text().splitlines()[first - 1 : last]
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_the_lines_of_a_result_are_those_of_its_passage(world, shop, agent):
     world.worked(
         agent, shop, "> Rename the logo", "Renamed.",
@@ -107,7 +109,7 @@ def closed(path: Path) -> None:
     path.symlink_to(path)
 
 
-@first("harm", [edited, linked, piped, foldered, closed, Path.unlink])
+@pytest.mark.parametrize("harm", thorough_except_first([edited, linked, piped, foldered, closed, Path.unlink]))
 def test_no_lines_are_named_of_an_export_that_is_not_as_it_was_indexed(world, shop, harm, monkeypatch):
     world.claude(shop, FIX, "It is never flushed.")
     path = Path(best(world, shop, FIX)["source_path"])
@@ -191,7 +193,7 @@ def test_of_a_session_that_is_indexed_again_from_its_copy_lines_are_named(world,
     assert "It is never flushed." == passage(best(world, shop, FIX))[-1]
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_after_a_cut_lines_are_those_of_what_is_left(world, shop, agent):
     session = getattr(world, agent)(shop, "Ask\n\nfor\n\nmuch", "Much.", FIX, "It is never flushed.")
     before = best(world, shop, FIX)["lines"]

@@ -12,7 +12,6 @@ import pytest
 
 from smart_fork import read
 from smart_fork.agents.log_readers import READERS
-from tests.cases import mostly
 from tests.indexer.transcripts.records import (
     READ_LOGS,
     answering,
@@ -30,6 +29,7 @@ from tests.indexer.transcripts.records import (
 )
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.finding.test_authorship import BODY, ask, commit
+from tests.support.cases import thorough_except
 
 PROMPT = "retry the upload five times"
 #: Later than each fixture, in seconds.
@@ -104,7 +104,7 @@ TOOLS: dict[tuple[str, str], tuple[Callable, Callable[[str], object]]] = {
 FIRST = {agent: (agent, tool) for agent, tool in reversed(TOOLS)}.values()
 
 
-@pytest.mark.parametrize(("agent", "tool"), mostly(TOOLS, *FIRST))
+@pytest.mark.parametrize(("agent", "tool"), thorough_except(TOOLS, *FIRST))
 def test_a_line_leads_to_the_session_of_an_agent_and_that_to_its_commit(world, shop, agent, tool):
     write, given = TOOLS[agent, tool]
     write(shop, tool, given(str(shop / "upload.py")))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.finding.ranking import FIT_THRESHOLD
-from tests.cases import first
 from tests.smart_fork.world import Did, World
+from tests.support.cases import thorough_except_first
 
 ASKED = "Add retry with exponential backoff to the uploader"
 WORKED = (
@@ -68,8 +68,8 @@ ONLY_ASKED = {
 }
 
 
-@first("how", ONLY_ASKED.values(), number=6, ids=ONLY_ASKED)
-@first("later", [False, True])
+@pytest.mark.parametrize("how", thorough_except_first(ONLY_ASKED.values(), 6), ids=ONLY_ASKED)
+@pytest.mark.parametrize("later", thorough_except_first([False, True]))
 def test_a_session_that_was_only_asked_is_behind_the_one_that_did_it(world, shop, how, later):
     if later:
         knows, asked = world.worked("claude", shop, *WORKED), said(world, shop, *how["steps"], **ends(how))
@@ -86,7 +86,7 @@ def ends(how: dict) -> dict:
     return {name: value for name, value in how.items() if name != "steps"}
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_where_nobody_did_it_the_one_that_was_asked_is_found_and_does_not_fit(world, shop, agent):
     asked = world.worked(agent, shop, f"> {ASKED}")
 

@@ -15,8 +15,8 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, check_also, further
 from smart_fork.finding.search import embedded
-from tests.cases import each, first
 from tests.smart_fork.world import BrokenModel, WordsModel
+from tests.support.cases import each, thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 GERMAN = "Wiederholungsversuche beim Hochladen einbauen"
@@ -189,7 +189,10 @@ def test_explain_says_what_each_phrasing_found(world, shop):
     assert "phrasings" not in world.find(RETRY, shop, explain=True)["results"][0]["explain"]
 
 
-@first("hostile", ['" OR part: p1 NOT "', "NEAR(a b)*", "'; DROP TABLE sessions; --", "-" * 300, "\x1b[2J"])
+@pytest.mark.parametrize(
+    "hostile",
+    thorough_except_first(['" OR part: p1 NOT "', "NEAR(a b)*", "'; DROP TABLE sessions; --", "-" * 300, "\x1b[2J"]),
+)
 def test_hostile_phrasings_are_words_like_any_other(world, shop, hostile):
     knows = world.claude(shop, RETRY, "done")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.finding.qmd import NotJson, location_of, results_in, text_of
-from tests.cases import each
+from tests.support.cases import each
 
 ONE, OTHER = {"file": "qmd://a/1.md", "score": 0.5}, {"file": "qmd://a/2.md", "score": 0.25}
 BOTH = [ONE, OTHER]

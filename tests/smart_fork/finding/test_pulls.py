@@ -11,9 +11,9 @@ from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.system.processes import Completed, Processes
-from tests.cases import mostly
 from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_authorship import BODY, LATER, commit, git, wrote
+from tests.support.cases import thorough_except
 
 
 class WithGh(Processes):
@@ -90,7 +90,7 @@ GH = {
 }
 
 
-@pytest.mark.parametrize("answer", mostly(GH, "none", "no names"))
+@pytest.mark.parametrize("answer", thorough_except(GH, "none", "no names"))
 def test_where_gh_helps_nothing_the_fetched_ref_counts_or_the_next_step_is_named(world, hosted, answer):
     session, gh = wrote(world, hosted), GH[answer]
     git(hosted, "checkout", "-q", "-b", "topic")

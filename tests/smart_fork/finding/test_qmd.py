@@ -16,10 +16,10 @@ from indexer.export import export_path
 from smart_fork.errors import Usage
 from smart_fork.finding.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.system import call_context
-from tests import warm
-from tests.cases import each, first
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, located
 from tests.smart_fork.forks import eventually
+from tests.support import forkserver
+from tests.support.cases import each, thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("qmd")
 
@@ -254,7 +254,9 @@ class TestWhatItSays:
 
         assert world.ids(RETRY, shop, agent_type="claude") == [claim]
 
-    @first("score", [float("nan"), None, "0.9", float("inf"), 10**400, True, [], {"value": 1}])
+    @pytest.mark.parametrize(
+        "score", thorough_except_first([float("nan"), None, "0.9", float("inf"), 10**400, True, [], {"value": 1}])
+    )
     def test_a_score_that_is_no_number_is_none_and_comes_last(self, world, shop, knows, qmd, score):
         """F-031, F-039, F-040."""
         other = world.claude(shop, "paint the logo", "It is blue")
@@ -356,7 +358,7 @@ class TestWhatItSays:
 def test_ctrl_c_ends_the_program_that_is_being_asked(world, shop, knows, qmd):
     qmd.answers("query", hangs=True)
     asked = [sys.executable, "-m", "smart_fork", "find", RETRY, "--project", str(shop)]
-    with warm.Popen(asked, cwd=shop, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as find:
+    with forkserver.Popen(asked, cwd=shop, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as find:
         running = eventually(
             lambda: [one for one in psutil.Process(find.pid).children(recursive=True) if _is_query(one)]
         )

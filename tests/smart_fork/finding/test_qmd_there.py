@@ -13,9 +13,9 @@ from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import collections
-from tests.cases import first
 from tests.smart_fork.asking import message_for
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, UNAVAILABLE
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("qmd")
 
@@ -53,7 +53,7 @@ class TestNotThere:
         assert "qmd has no collection claude-sessions" in self.not_available(world, shop)
         assert qmd.searched == []
 
-    @first("command", ["collection add", "update"])
+    @pytest.mark.parametrize("command", thorough_except_first(["collection add", "update"]))
     def test_one_that_cannot_read_the_exports_at_first_is_not_asked(self, world, shop, qmd, command):
         world.claude(shop, RETRY, DONE)
         qmd.answers(command, stderr="disk full", code=1)
@@ -89,7 +89,10 @@ class TestNotThere:
         with pytest.raises(Usage, match="engine must be 'builtin' or 'qmd', not \"lucene\""):
             world.find(RETRY, shop)
 
-    @first(("settled", "engine"), [('engine = "QMD"', "qmd"), ('engine = "builtin"', "builtin"), ("", "builtin")])
+    @pytest.mark.parametrize(
+        ("settled", "engine"),
+        thorough_except_first([('engine = "QMD"', "qmd"), ('engine = "builtin"', "builtin"), ("", "builtin")]),
+    )
     def test_the_settings_file_names_it_too(self, world, shop, knows, monkeypatch, settled, engine):  # noqa: PLR0917
         monkeypatch.delenv("SMART_FORK_ENGINE")
         (world.home / ".smart-fork" / "config.toml").write_text(settled)

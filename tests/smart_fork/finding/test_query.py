@@ -19,7 +19,7 @@ from smart_fork.finding.query import (
     words_of,
 )
 from smart_fork.finding.results import is_mostly_not_latin
-from tests.cases import each
+from tests.support.cases import each
 
 HOSTILE = [
     'say "hello" AND NOT world',

@@ -9,7 +9,7 @@ import pytest
 from indexer.store.base import Placement
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.quotations import quotations, snippet, tidied
-from tests.cases import each
+from tests.support.cases import each
 
 TEXT = "User: please mend the uploader\nIt fails on Mondays.\nI looked at it. The retry had no backoff.\n\nNow it waits.\nrun pytest -q"
 VOICES = ((TEXT.index("I looked"), "assistant"), (TEXT.index("run"), "action"))

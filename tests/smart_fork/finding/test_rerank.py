@@ -19,9 +19,9 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import RERANKED, SHARE, SecondLook
 from smart_fork.finding.session_library import engine
-from tests.cases import first
 from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = f"{RETRY} now", "the uploader"
@@ -127,7 +127,12 @@ def untrained(folder: Path) -> Path:
     return folder
 
 
-@first("made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "was not trained")])
+@pytest.mark.parametrize(
+    "made",
+    thorough_except_first(
+        [[broken, "cannot be loaded"], [several, "does not give one score"], [untrained, "was not trained"]]
+    ),
+)
 @pytest.mark.full
 def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tmp_path, made):
     make, said = made

@@ -17,8 +17,8 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import MAX_WORDS, STRANGE_DOUBT, Query, doubt_of
 from smart_fork.finding.ranking import FIT_THRESHOLD
 from smart_fork.finding.search import Meaning, embedded, search
-from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 
@@ -156,7 +156,7 @@ def test_the_words_of_a_sentence_are_no_beginnings(world, shop):
         assert not ask(store, "fetchUser elsewhere tomorrow", embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
 
 
-@first("named", ["upload.py", "src/upload.py", "retryUpload"])
+@pytest.mark.parametrize("named", thorough_except_first(["upload.py", "src/upload.py", "retryUpload"]))
 def test_a_session_that_worked_on_what_is_named_is_found_before_one_that_was_shown_it(world, shop, named):
     edit = {"file_path": f"{shop}/src/upload.py", "old_string": "a", "new_string": "def retryUpload(): pass"}
     wrote = world.worked("claude", shop, "> mend the uploader", Did("Edit", edit), "done")

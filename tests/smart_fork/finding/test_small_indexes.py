@@ -8,10 +8,10 @@ from indexer.safe_files import index_db
 from indexer.store.schema import connect
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.cases import each, first, mostly
 from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
+from tests.support.cases import each, thorough_except, thorough_except_first
 
 QUESTIONS = [
     *HOSTILE,
@@ -33,8 +33,8 @@ def answered(world, shop, question: str) -> dict:
     return answer
 
 
-@pytest.mark.parametrize("words", mostly(range(9), 0, 8))
-@first("sessions", [2, 1])
+@pytest.mark.parametrize("words", thorough_except(range(9), 0, 8))
+@pytest.mark.parametrize("sessions", thorough_except_first([2, 1]))
 def test_an_index_of_few_words_is_searched_by_words_and_meaning(world, shop, words, sessions):
     for number in range(sessions):
         world.claude(shop, " ".join(["retry", *("abcdefgh"[i] * (4 + number) for i in range(words))]))

@@ -12,9 +12,9 @@ from smart_fork.finding.session_view import Price
 from smart_fork.forking.search_and_fork import fitting
 from smart_fork.repository.history import Drift
 from smart_fork.system.processes import Processes
-from tests.cases import each
 from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import Did, git
+from tests.support.cases import each
 
 ASK, DONE = "> add retry to the uploader", "the uploader retries now"
 COMMIT = Did("Bash", {"command": "git commit -m x"}, "[main 1a2b3c4] x")

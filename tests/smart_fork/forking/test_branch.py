@@ -26,7 +26,6 @@ from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.termination import close_workers
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import (
     SESSION,
@@ -40,6 +39,7 @@ from tests.smart_fork.forks import (
     write_log,
 )
 from tests.smart_fork.relatives import branch, lineage
+from tests.support.cases import thorough_except_first
 
 REFUSED = "Cannot branch while a response or tool call is in progress"
 
@@ -441,7 +441,7 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
     assert codex_session.exists()
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo, no_waiting):
     """B-044: nothing is forked a second time."""
     request.getfixturevalue(f"{agent}_session")

@@ -15,17 +15,17 @@ from smart_fork.finding import sessions
 from smart_fork.forking.copies import brought_back
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import snapshot
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader retries five times"
 MORE = "and a jitter of a tenth"
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def deleted(request, world: World, shop: Path, monkeypatch) -> tuple[str, Path, bytes]:
     """Return a session that was indexed and then deleted by its agent: its id, its log's path and content."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")

@@ -23,8 +23,8 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.forking import copies
 from smart_fork.forking.copies import branch_point, write_branch
-from tests.drilled import drilled
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
+from tests.support.exhaustive import full_or_sample
 
 NOW = datetime(2026, 5, 6, 7, 8, 9)  # noqa: DTZ001 - Codex names its files by local time
 
@@ -227,7 +227,8 @@ def conversations(draw: st.DrawFn) -> list[dict]:
 
 @given(conversations(), st.data())
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=drilled(40, 15)
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=full_or_sample(40, 15),
 )
 def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home, repo, log, data):
     """B-003, B-004, B-050, B-060, B-061, B-074, B-077."""

@@ -14,9 +14,9 @@ from smart_fork import session_origins
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.forking.family import Descent, descent, parents
 from smart_fork.workers.registry import Registry
-from tests.cases import first, mostly_first
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
+from tests.support.cases import thorough_except_first
 
 SAID = ("add retry to the uploader", "retries are there", "and the docs", "they are there")
 
@@ -34,7 +34,7 @@ def ids(some) -> set[str]:
     return {one.session_id for one in some}
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def chain(request, world, shop) -> tuple[str, list[str]]:
     """Return an agent, a session, its branch, the branch's branch, and so on."""
     made = [getattr(world, request.param)(shop, *SAID)]
@@ -125,7 +125,7 @@ def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_par
     assert {"fork": "between", "between": "first"} == parents(family, {"fork": "between"})
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_what_was_told_by_way_of_a_branch_without_a_log_is_found_and_the_branch_is_lost(world, shop, agent):
     first = getattr(world, agent)(shop, *SAID)
     between = branch(first)["session_id"]

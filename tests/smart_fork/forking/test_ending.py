@@ -16,11 +16,11 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.forking.worker import Confirmation
 from smart_fork.system.processes import Clock, Processes
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, write_log
+from tests.support.cases import thorough_except_first
 
-agents = first("agent", ["claude", "codex"])
+agents = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 
 
 @agents
@@ -140,7 +140,7 @@ ENDINGS = {
 }
 
 
-@first("script", ENDINGS)
+@pytest.mark.parametrize("script", thorough_except_first(ENDINGS))
 def test_a_window_whose_agent_ends_is_an_error(launch, claude_session, private_tmux, programs, script):
     (programs / "claude").write_text(f"#!/bin/sh\n{script}\n")
     source = source_of("claude", claude_session, programs)

@@ -16,8 +16,8 @@ from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.excise import erasure
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from tests.cases import first
 from tests.smart_fork.world import World, add_program
+from tests.support.cases import thorough_except_first
 
 INTENT = "add retry with backoff to the uploader"
 Case = Callable[[World, Path, str], None]
@@ -78,7 +78,7 @@ def refused(session_id: str, cwd: Path | None = None) -> str:
     return ""
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_result_says_of_forking_is_what_a_fork_does(world, shop, agent, case, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")

@@ -29,13 +29,13 @@ from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses, snapshot
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 SAID = ("add retry", "it retries", "and the docs", "docs are there", "and a changelog", "it has one")
 PAIRS = [("claude", "codex"), ("claude", "qwen"), ("codex", "claude"), ("codex", "qwen")]
@@ -403,7 +403,7 @@ def test_a_tool_hands_over_what_it_is_asked_to(world, shop):
     assert "Unknown adapter: emacs" in refused
 
 
-@first("agent", READ_LOGS)
+@pytest.mark.parametrize("agent", thorough_except_first(READ_LOGS))
 def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, played, agent):
     lay_out(agent, str(shop))
     path = home / below_home(agent)

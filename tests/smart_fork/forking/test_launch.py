@@ -23,11 +23,11 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.worker import CONFIRM_SECONDS
 from smart_fork.system.processes import Clock, Processes
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log
+from tests.support.cases import thorough_except_first
 
-agents = first("agent", ["claude", "codex"])
+agents = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 
 
 @agents
@@ -101,7 +101,7 @@ def test_a_fork_its_worktree_and_its_branch_are_called_by_its_own_prompt(  # noq
     assert bool(name and source.agent == "claude") == any(word.startswith("--name") for word in call["argv"])
 
 
-@first("agent", ["claude"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude"]))
 def test_a_fork_whose_prompt_gives_no_name_is_called_by_its_id(launch, source, played):
     forked = launch(source, played, prompt="\u4fee\u590d")
 

@@ -27,7 +27,6 @@ from smart_fork.forking.results import SelectedExchange, Selection
 from smart_fork.forking.search_and_fork import best_of, recommended
 from smart_fork.forking.spawn import WorkerRequest
 from smart_fork.system.processes import Machine
-from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
 from tests.smart_fork.agents.qwen.test_log import read_qwen
 from tests.smart_fork.asking import find_and_fork, opened
@@ -36,6 +35,7 @@ from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixture
 from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
+from tests.support.cases import each
 
 SIGN, SIGNED = "how do we sign the webhook payloads", "hooks.py signs them with HMAC over the timestamp."
 SAID = [(SIGN, SIGNED, 21_000), ("rename the first column", "The first is renamed.", 22_000)]

@@ -15,19 +15,19 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
-from tests.cases import first
 from tests.smart_fork.asking import find_and_fork, message_for
 from tests.smart_fork.asking import opened as library_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses, choosing
 from tests.smart_fork.world import BrokenModel
+from tests.support.cases import thorough_except_first
 
 SAID = (
     "tidy up the kitchen", "swept and mopped", "add retry with backoff to the uploader", "it retries five times",
     "paint the logo", "painted it blue",
 )  # fmt: skip
 RETRY, LOGO = "retry uploader backoff", "paint the logo blue"
-agents = first("agent", ["claude", "codex"])
+agents = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 
 
 @pytest.fixture

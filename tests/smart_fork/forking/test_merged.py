@@ -17,9 +17,9 @@ from smart_fork.excise.transcript import load_with_tool
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
-from tests.cases import first
 from tests.smart_fork.forking.test_within import claude_records, codex_log, prompts_of
 from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, write_log
+from tests.support.cases import thorough_except_first
 
 OTHER = "81b2c3d4-0000-4000-8000-000000000009"
 
@@ -52,7 +52,10 @@ def merge(repo, programs, no_waiting, monkeypatch):
     return run
 
 
-@first("agents", [("claude", "claude"), ("codex", "codex"), ("claude", "codex"), ("codex", "claude")])
+@pytest.mark.parametrize(
+    "agents",
+    thorough_except_first([["claude", "claude"], ["codex", "codex"], ["claude", "codex"], ["codex", "claude"]]),
+)
 def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge, home, repo):
     for agent, session_id in zip(agents, (SESSION, OTHER), strict=True):
         if agent == "claude":
@@ -91,7 +94,7 @@ def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge
     assert max(begun, key=lambda one: begun[one]) == new  # when it was made, not when what it has was said
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_what_is_cut_from_any_of_them_is_cut_from_what_they_were_merged_into(agent, merge, home, repo):
     claude_log(repo, SESSION, prefix="aa")
     if agent == "claude":

@@ -23,9 +23,9 @@ from smart_fork.repository.changes_since import ChangesSince, FileDifference
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.repository.test_news import BEGUN, LATER, START, UNTIL, sh
+from tests.support.cases import thorough_except_first
 
 NEWS = ChangesSince(float(UNTIL), "1a2b3c4d5e6f" * 3, "checked out", "main", "9f8e7d6c5b4a" * 3, "main", ())
 
@@ -105,7 +105,7 @@ def test_names_are_quoted_on_one_line_without_what_steers_or_ends_the_note():
     assert strip_boilerplate(f"{note}\n\ndo it") == "do it"
 
 
-@first("length", [1, 20, 100, 3000])
+@pytest.mark.parametrize("length", thorough_except_first([1, 20, 100, 3000]))
 def test_a_note_is_never_longer_than_it_may_be(length):
     files = [FileDifference(f"{number}{'x' * length}.py", "changed", lines=(1, 0)) for number in range(400)]
     behind = tuple(one.path for one in files)
@@ -152,7 +152,7 @@ def known(source, agent, repo):
     return session
 
 
-agents = first("agent", ["claude", "codex"])
+agents = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 
 
 @agents

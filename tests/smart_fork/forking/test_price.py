@@ -14,8 +14,8 @@ from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import beside, loaded_within, price_of, ways
 from smart_fork.forking.request import Budget
 from smart_fork.forking.results import ForkPrice, Selection, Way
-from tests.cases import each
 from tests.smart_fork.world import Did
+from tests.support.cases import each
 
 
 def ago(seconds: float) -> str:

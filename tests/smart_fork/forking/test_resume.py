@@ -18,10 +18,10 @@ from smart_fork.forking.start import start
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log
+from tests.support.cases import thorough_except_first
 
-agents = first("agent", ["claude", "codex"])
+agents = pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 
 
 @pytest.fixture

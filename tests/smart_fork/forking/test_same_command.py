@@ -11,10 +11,10 @@ from smart_fork.agents.options import Options
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.request import ForkRequest, parse_budget
 from smart_fork.forking.worker import same_command
-from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION
 from tests.smart_fork.world import World
+from tests.support.cases import each
 
 RETRY = "add retry with backoff to the uploader"
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from smart_fork.finding.session_view import Hit
 from smart_fork.forking.request import about_as_likely
 from smart_fork.server.find_tools import labels
-from tests.cases import each
 from tests.smart_fork.found import a_hit
+from tests.support.cases import each
 
 
 def at(hour: str) -> str:

@@ -25,9 +25,9 @@ from smart_fork.forking.copies import write_branch
 from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, Budget, ForkRequest, parse_amount, parse_numbers
-from tests.cases import mostly_first
 from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
+from tests.support.cases import thorough_except_first
 
 LONG = "line of the file\n" * 400
 PROMPTS = [
@@ -93,7 +93,7 @@ def codex_log(repo: Path) -> list[dict]:
     return [{"timestamp": f"2026-01-02T03:04:{i:02d}Z", "type": kind, "payload": p} for i, (kind, p) in enumerate(rows)]
 
 
-@pytest.fixture(params=mostly_first(["claude", "codex"]))
+@pytest.fixture(params=thorough_except_first(["claude", "codex"]))
 def long_session(request, home, repo):
     agent = request.param
     records = claude_records(repo) if agent == "claude" else codex_log(repo)

@@ -22,13 +22,13 @@ from smart_fork.cli.preload import client
 from smart_fork.cli.preload.client import start_preloader
 from smart_fork.cli.preload.server import may_ask
 from smart_fork.cli.program import VARIABLE
-from tests.cases import first
 from tests.conftest import move_into
-from tests.drilled import drilled
-from tests.living import arguments
-from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually as until
-from tests.written_programs import first_lines
+from tests.support.cases import thorough_except_first
+from tests.support.executables import shebang
+from tests.support.exhaustive import full_or_sample
+from tests.support.mcp_process import McpProcess
+from tests.support.processes import command_line
 
 SERVER = (sys.executable, "-P", "-m", "smart_fork.cli.preload.server")
 PROGRAM = (sys.executable, "-P", "-m", "smart_fork")
@@ -126,7 +126,7 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install a program as Claude Code that reports how it was started."""
     program, told = folder / "claude", folder / "told.json"
     program.write_text(
-        f"{first_lines()}import json, os, sys\n"
+        f"{shebang()}import json, os, sys\n"
         "if sys.argv[1:] == ['--version']:\n    print('2.1.197 (Claude Code)'); sys.exit()\n"
         f"json.dump([os.getpid(), sys.argv[1:], os.getcwd(), dict(os.environ)], open({str(told)!r}, 'w'))\n"
     )
@@ -136,7 +136,9 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return told
 
 
-@first("words", ["list --json", "show 01234567", "list", "find --limit 0 x", "active --json"], number=2)
+@pytest.mark.parametrize(
+    "words", thorough_except_first(["list --json", "show 01234567", "list", "find --limit 0 x", "active --json"], 2)
+)
 def test_a_command_prints_and_ends_as_without_a_preloader(preloader, monkeypatch, tmp_path, words):
     waited, sooner = handed_over(preloader, lambda: ran(*words.split(), cwd=tmp_path))
     assert waited
@@ -214,7 +216,7 @@ def test_ctrl_c_reaches_the_command(preloader, interruptible, tmp_path):
     assert caller.returncode in (130, -signal.SIGINT)  # as a program that has not begun yet
 
 
-@first("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", thorough_except_first([signal.SIGTERM, signal.SIGHUP]))
 def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloader, interruptible, tmp_path, number):
     caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: serving(preloader, tmp_path))
@@ -320,12 +322,12 @@ def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed
             kill()
 
     def ask() -> None:
-        for _ in range(drilled(50, 3)):
+        for _ in range(full_or_sample(50, 3)):
             got = ran("list", "--json")
             ends.append((got.returncode, got.stderr))
 
     killer = threading.Thread(target=kill_again_and_again)
-    callers = [threading.Thread(target=ask) for _ in range(drilled(20, 4))]
+    callers = [threading.Thread(target=ask) for _ in range(full_or_sample(20, 4))]
     for one in (killer, *callers):
         one.start()
     for one in callers:
@@ -396,7 +398,7 @@ def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch)
     start_preloader()
 
     (another,) = until(lambda: set(psutil.Process().children()) - others)
-    until(lambda: "smart_fork.cli.preload.server" in arguments(another))
+    until(lambda: "smart_fork.cli.preload.server" in command_line(another))
     another.kill()
     another.wait()
 
@@ -434,7 +436,7 @@ def test_a_signal_ends_a_server_and_the_process_that_waited(preloader, tmp_path,
         until(lambda: not serving(preloader, tmp_path))
 
 
-@first("ignored", [True, False])
+@pytest.mark.parametrize("ignored", thorough_except_first([True, False]))
 def test_a_signal_that_the_caller_ignores_does_not_end_its_command(preloader, tmp_path, ignored):
     """A command after ``nohup`` is an example. It does not matter which signals the preloader itself ignores."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)

@@ -16,8 +16,8 @@ from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.repository.uncommitted import FileChange, difference
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
-from tests.cases import first
-from tests.drilled import drilled
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 PROCESSES = Processes()
 
@@ -134,7 +134,7 @@ def perform(repo: Path, what: str, name: str, more: object) -> None:
         git(repo, *words[what], check=False)
 
 
-@settings(max_examples=drilled(25, 6))
+@settings(max_examples=full_or_sample(25, 6))
 @given(OPERATIONS)
 def test_a_worktree_with_changes_looks_like_the_directory_that_it_was_made_from(operations):
     """F-099: staged, unstaged and new files, deletions, renames, modes, binary files and symbolic links."""
@@ -236,7 +236,10 @@ def test_a_bare_repository_with_worktrees_works(repo, home):
     assert home / "side/.worktrees/x" == assert_carried_over(home / "side")
 
 
-@first("setting", [("core.splitIndex", "true"), ("core.untrackedCache", "true"), ("index.version", "4")])
+@pytest.mark.parametrize(
+    "setting",
+    thorough_except_first([["core.splitIndex", "true"], ["core.untrackedCache", "true"], ["index.version", "4"]]),
+)
 def test_every_kind_of_index_works(repo, setting):
     git(repo, "config", *setting)
     git(repo, "update-index", "--split-index" if "split" in setting[0] else "--refresh")
@@ -247,7 +250,7 @@ def test_every_kind_of_index_works(repo, setting):
     assert_carried_over(repo)
 
 
-@first("cone", ["--cone", "--no-cone", "--sparse-index"])
+@pytest.mark.parametrize("cone", thorough_except_first(["--cone", "--no-cone", "--sparse-index"]))
 def test_a_sparse_checkout_works_or_is_refused(repo, cone):
     git(repo, "sparse-checkout", "set", *([cone] if cone != "--sparse-index" else [cone, "--cone"]), *(["src"] if cone != "--no-cone" else ["/src/", "/a.txt"]))  # fmt: skip
     (repo / "src/b.txt").write_text("changed\n")
@@ -342,7 +345,7 @@ def test_a_difference_is_what_was_committed_and_what_was_not(repo):
     assert objects == kept_in(repo)
 
 
-@first("base", ["", "--output=HACKED", "HEAD:a.txt", "0" * 40])
+@pytest.mark.parametrize("base", thorough_except_first(["", "--output=HACKED", "HEAD:a.txt", "0" * 40]))
 def test_a_base_that_is_no_commit_is_an_error(repo, base):
     with pytest.raises(ProgramFailed, match="git"):
         difference(repo, base, PROCESSES)

@@ -14,7 +14,7 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import drifts
 from smart_fork.system.processes import Processes
-from tests.cases import first
+from tests.support.cases import thorough_except_first
 
 START = 1_770_000_000
 
@@ -122,11 +122,8 @@ def test_files_outside_do_not_count(shop, home):
     assert drift(shop, edits(*outside, shop / "a.py")) == (1, 1)
 
 
-@first(
-    "name",
-    ["-n1", "--output=stolen", "--", "*.py", ":(glob)**", ":!a.py", "with space", 'quo"te', "--stdin", "^HEAD", "ä ö",
-     "HEAD", "a\\b", "#x", "$(touch stolen)"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", thorough_except_first(["-n1", "--output=stolen", "--", "*.py", ":(glob)**", ":!a.py", "with space", 'quo"te', "--stdin", "^HEAD", "ä ö",
+     "HEAD", "a\\b", "#x", "$(touch stolen)"]))  # fmt: skip
 def test_a_hostile_path_is_only_a_name(shop, name):
     assert drift(shop, edits(shop / name)) == (1, 0)
 

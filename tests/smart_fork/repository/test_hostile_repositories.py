@@ -21,8 +21,8 @@ from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, worktrees
 from tests.attacks.forged import forge
 from tests.attacks.planted import ATTRIBUTES, plant, program, settings
-from tests.cases import first, mostly
-from tests.drilled import drilled
+from tests.support.cases import thorough_except, thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 PROCESSES = Processes()
 LONG_AGO = "1970-01-01T00:00:00Z"
@@ -102,7 +102,7 @@ def test_the_planted_programs_would_run(repo, canary, home):
 
 
 @pytest.mark.usefixtures("quiet")
-@first("when", ["after", "before"])
+@pytest.mark.parametrize("when", thorough_except_first(["after", "before"]))
 def test_nothing_that_the_repository_configures_runs(repo, canary, when):
     if when == "before":
         plant(repo / ".git", canary)
@@ -202,7 +202,7 @@ FORGERIES: dict[str, Callable[[Path, Path, Path], object]] = {
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("kind", mostly(FORGERIES, "a pointer to one inside that points back", "a pipe"))
+@pytest.mark.parametrize("kind", thorough_except(FORGERIES, "a pointer to one inside that points back", "a pipe"))
 def test_nothing_that_a_worker_puts_into_its_worktree_runs(repo, made, canary, home, kind):
     change(made.path)
     own = forged_repository(home / "elsewhere", canary)
@@ -276,7 +276,7 @@ def test_the_list_of_what_git_passes_over_is_never_written_through_a_link(repo, 
 
 @pytest.mark.thorough
 def test_forged_repositories_open_no_session_and_run_nothing(home):
-    report = forge(home, drilled(25, 10), seed=3).as_json()
+    report = forge(home, full_or_sample(25, 10), seed=3).as_json()
 
     assert [] == report["violations"]
     assert len(report["tricks"]) > 8

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,
     a_fork_of_one_that_is_gone,
@@ -19,6 +18,7 @@ from tests.smart_fork.moves import (
     work_of_claude_on_another_machine,
 )
 from tests.smart_fork.world import Did, git
+from tests.support.cases import thorough_except
 
 __all__ = ["moves"]
 
@@ -210,7 +210,7 @@ APART = [
 
 @pytest.mark.parametrize(
     "case",
-    mostly(
+    thorough_except(
         APART,
         another_machines_template,
         a_folder_of_its_name,

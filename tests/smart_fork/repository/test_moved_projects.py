@@ -14,7 +14,6 @@ from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository.history import ProjectPlace
-from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,
     a_fork_of_one_that_is_gone,
@@ -25,6 +24,7 @@ from tests.smart_fork.moves import (
     work_of_claude_on_another_machine,
 )
 from tests.smart_fork.world import Did, git
+from tests.support.cases import thorough_except
 
 __all__ = ["moves"]
 
@@ -219,7 +219,7 @@ SAME = [value for name, value in sorted(globals().items()) if callable(value) an
 
 @pytest.mark.parametrize(
     "case",
-    mostly(
+    thorough_except(
         SAME, renamed, copied_to_another_disk, cloned_again_over_https, a_worktree_moved, another_machine_that_pushed
     ),
     ids=lambda one: one.__name__,

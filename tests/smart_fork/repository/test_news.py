@@ -13,7 +13,7 @@ import pytest
 
 from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
-from tests.cases import first
+from tests.support.cases import thorough_except_first
 
 START = 1_770_000_000
 BEGUN, UNTIL, LATER = START + 50, START + 100, START + 200
@@ -150,7 +150,7 @@ HISTORIES = {
 }  # fmt: skip
 
 
-@first("history", HISTORIES, number=12)
+@pytest.mark.parametrize("history", thorough_except_first(HISTORIES, 12))
 def test_what_differs_from_what_was_known_is_told(shop, template, history):
     script, expected = HISTORIES[history]
     sh(shop, script)
@@ -208,17 +208,19 @@ def branches(found: ChangesSince | None) -> tuple[str | None, str] | None:
     return (found.branch, found.branch_now) if found is not None and found.branch_changed else None
 
 
-@first(
+@pytest.mark.parametrize(
     ("before", "after", "expected"),
-    [
-        ("", "git switch -qc dev", ("main", "dev")),
-        ("", "git switch -qc dev; git switch -q main", None),
-        ("git switch -qc dev", "git switch -q main; git branch -qD dev", ("dev", "main")),
-        ("git checkout -q --detach", "git switch -q main", ("", "main")),
-        ("", "git checkout -q --detach", ("main", "")),
-        ("git switch -qc dev", "git branch -qm dev new", None),
-        ("git switch -qc dev", "", None),
-    ],
+    thorough_except_first(
+        [
+            ("", "git switch -qc dev", ("main", "dev")),
+            ("", "git switch -qc dev; git switch -q main", None),
+            ("git switch -qc dev", "git switch -q main; git branch -qD dev", ("dev", "main")),
+            ("git checkout -q --detach", "git switch -q main", ("", "main")),
+            ("", "git checkout -q --detach", ("main", "")),
+            ("git switch -qc dev", "git branch -qm dev new", None),
+            ("git switch -qc dev", "", None),
+        ]
+    ),
 )
 def test_the_branch_is_told_where_it_was_another_one(shop, before, after, expected):
     sh(shop, before, at=BEGUN)

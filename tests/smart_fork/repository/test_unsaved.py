@@ -15,8 +15,8 @@ import pytest
 
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
-from tests.cases import first
 from tests.smart_fork.forks import snapshot
+from tests.support.cases import thorough_except_first
 
 PROCESSES = Processes()
 
@@ -69,16 +69,18 @@ def test_a_worktree_that_holds_nothing_is_removed_with_its_branch(made, repo):
     assert made.branch not in git(repo, "config", "--list")
 
 
-@first(
+@pytest.mark.parametrize(
     "change",
-    [
-        lambda path: (path / "README.md").write_text("changed"),
-        lambda path: (path / "README.md").unlink(),
-        lambda path: (path / "README.md").chmod(0o755),
-        lambda path: (path / "new").write_text("new"),
-        lambda path: git(path, "rm", "-q", "--cached", "README.md"),
-        lambda path: git(path, "mv", "README.md", "other"),
-    ],
+    thorough_except_first(
+        [
+            lambda path: (path / "README.md").write_text("changed"),
+            lambda path: (path / "README.md").unlink(),
+            lambda path: (path / "README.md").chmod(0o755),
+            lambda path: (path / "new").write_text("new"),
+            lambda path: git(path, "rm", "-q", "--cached", "README.md"),
+            lambda path: git(path, "mv", "README.md", "other"),
+        ]
+    ),
     ids=["changed", "deleted", "mode", "new", "unstaged", "renamed"],
 )
 def test_what_is_not_committed_is_kept(made, repo, change):
@@ -104,7 +106,7 @@ def test_changes_that_were_carried_over_are_kept_too_and_called_so(repo):
     assert "refs/heads/main\n" == git(repo, "for-each-ref", "--format=%(refname)")
 
 
-@first("flag", ["--assume-unchanged", "--skip-worktree"])
+@pytest.mark.parametrize("flag", thorough_except_first(["--assume-unchanged", "--skip-worktree"]))
 def test_a_change_that_git_status_passes_over_is_kept(made, flag):
     git(made.path, "update-index", flag, "README.md")
     (made.path / "README.md").write_text("changed")
@@ -216,7 +218,7 @@ def test_with_submodules_git_itself_decides(made, repo, home):
     assert_kept(made, "submodules")
 
 
-@first("what", ["folder", "clone", "link", "main", "stranger", "nothing"])
+@pytest.mark.parametrize("what", thorough_except_first(["folder", "clone", "link", "main", "stranger", "nothing"]))
 def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, what):
     """X-002."""
     path, branch = repo / ".worktrees/y", "smart-fork/y"
@@ -244,7 +246,7 @@ def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, w
     assert refs == git(repo, "for-each-ref")
 
 
-@first("branch", ["main", "smart-fork/*", "smart-fork/../main", "--all", ""])
+@pytest.mark.parametrize("branch", thorough_except_first(["main", "smart-fork/*", "smart-fork/../main", "--all", ""]))
 def test_a_branch_that_is_not_ours_is_never_deleted(made, repo, branch):
     said = replace(made, branch=branch).remove_if_saved(PROCESSES)
 

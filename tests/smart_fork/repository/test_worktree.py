@@ -14,7 +14,7 @@ from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.repository.git import FOLDER
 from smart_fork.repository.worktree import Worktree, empty_submodules, plain_name
 from smart_fork.system.processes import Processes
-from tests.cases import first
+from tests.support.cases import thorough_except_first
 
 PROCESSES = Processes()
 
@@ -181,7 +181,12 @@ def test_inside_a_git_hook_the_repository_that_was_named_is_meant(repo, home, mo
     assert 2 == len(git(repo, "worktree", "list").splitlines())
 
 
-@first("name", ["--force", "../../x", "a b; touch x", "$(touch x)", "x.lock", "ü", "a..b", "@{0}", "x" * 99, "", "."])
+@pytest.mark.parametrize(
+    "name",
+    thorough_except_first(
+        ["--force", "../../x", "a b; touch x", "$(touch x)", "x.lock", "ü", "a..b", "@{0}", "x" * 99, "", "."]
+    ),
+)
 def test_any_name_is_made_a_branch_and_a_folder(repo, name):
     """F-104."""
     made = Worktree.create(repo, name, PROCESSES)

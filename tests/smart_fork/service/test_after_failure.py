@@ -14,9 +14,9 @@ from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
 from smart_fork.finding import session_notes
 from smart_fork.hooks import ERRORS, RECALL, recall_switch
-from tests.cases import first
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, noon, on, run
+from tests.support.cases import thorough_except_first
 
 __all__ = ["announced", "on"]
 
@@ -34,7 +34,7 @@ def ended(world, shop) -> str:
     return session
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, agent):
     event = failure(shop)
     if agent == "codex":
@@ -104,7 +104,7 @@ POISON = (
 )
 
 
-@first("command", POISON)
+@pytest.mark.parametrize("command", thorough_except_first(POISON))
 def test_a_command_does_not_leave_its_quotation(world, announced, shop, command):
     world.worked("claude", shop, "> test", broke(), bash(command), bash("tool test"))
     world.find("anything", shop)

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests import warm
 from tests.attacks import home, intruder, verdicts
 from tests.attacks.client import Answer
 from tests.attacks.home import Home
 from tests.attacks.service import attack
-from tests.drilled import drilled
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
 
 def forked(argv: list[str], *, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess:
     """Run a program; smart-fork's own programs run as forks of this process, except for the service."""
-    return warm.run(argv, env=None if env is None else warm.like(env), **how)
+    return forkserver.run(argv, env=None if env is None else forkserver.like(env), **how)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def forks(monkeypatch):
 @pytest.mark.usefixtures("forks")
 def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(tmp_path):
     """X-002, F-008, F-104: the service and the files are real, and real programs stand in for the agents."""
-    report = attack(tmp_path, calls=drilled(2_000, 200), seed=8).as_json()
+    report = attack(tmp_path, calls=full_or_sample(2_000, 200), seed=8).as_json()
 
     assert {} == report["violations"]
     assert report["total"]["calls"] >= 200

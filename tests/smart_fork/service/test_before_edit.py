@@ -15,13 +15,13 @@ from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
 from smart_fork.finding import session_notes
 from smart_fork.hooks import EDITS, RECALL, recall_switch
-from tests.cases import mostly_first
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.finding.test_authorship import BODY, commit, wrote
 from tests.smart_fork.service.test_recall import NEW, announced, asked, noon, on, prompt
 from tests.smart_fork.service.test_recall import run as printed
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 __all__ = ["announced", "command_model", "on", "run"]
 
@@ -170,7 +170,7 @@ def a_pipe(shop: Path) -> dict:
 
 @pytest.mark.parametrize(
     "case",
-    [by_hand, a_pipe, *mostly_first([only_another_line_is_its_own, not_there, twice, a_new_file, outside])],
+    [by_hand, a_pipe, *thorough_except_first([only_another_line_is_its_own, not_there, twice, a_new_file, outside])],
     ids=lambda one: one.__name__,
 )
 def test_what_no_session_is_known_to_have_written_is_not_spoken_of(announced, written, shop, case):

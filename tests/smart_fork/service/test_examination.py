@@ -23,10 +23,10 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidates
 from smart_fork.finding.search import search
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented
 from tests.smart_fork.world import BrokenModel, World
+from tests.support.cases import thorough_except_first
 
 TOPICS = [
     "add retry with exponential backoff to the uploader",
@@ -175,7 +175,12 @@ def test_what_is_left_of_a_forgotten_session(settled):
     assert "1 exports of forgotten sessions are still there" in told(settled, "exports")
 
 
-@first("vectors", ["substr(vectors, 1, length(vectors) - 3)", "x''", "zeroblob(length(vectors))", "vectors || vectors"])
+@pytest.mark.parametrize(
+    "vectors",
+    thorough_except_first(
+        ["substr(vectors, 1, length(vectors) - 3)", "x''", "zeroblob(length(vectors))", "vectors || vectors"]
+    ),
+)
 def test_vectors_that_are_cut_or_overwritten(settled, vectors):
     change(f"UPDATE vectors_vector_chunks00 SET vectors = {vectors} WHERE rowid = 1")  # noqa: S608 - from above
 
@@ -183,16 +188,21 @@ def test_vectors_that_are_cut_or_overwritten(settled, vectors):
     assert "group 1 of vectors has" in told(settled, "vectors")
 
 
-@first(
+@pytest.mark.parametrize(
     ("harm", "said"),
-    [
-        ("UPDATE vectors_chunks SET validity = zeroblob(16)", "passages lack their vector"),
-        ("UPDATE vectors_chunks SET rowids = zeroblob(1024)", "that are no vectors of passages of its part"),
-        ("UPDATE vectors_rowids SET chunk_offset = chunk_offset + 1", "that are no vectors of passages of its part"),
-        ("DELETE FROM vectors_vector_chunks00", "has 0 bytes"),
-        ("DELETE FROM vectors_chunks", "vectors belong to no passage"),
-        ("DROP TABLE vectors_rowids", "no such table: vectors_rowids"),
-    ],
+    thorough_except_first(
+        [
+            ("UPDATE vectors_chunks SET validity = zeroblob(16)", "passages lack their vector"),
+            ("UPDATE vectors_chunks SET rowids = zeroblob(1024)", "that are no vectors of passages of its part"),
+            (
+                "UPDATE vectors_rowids SET chunk_offset = chunk_offset + 1",
+                "that are no vectors of passages of its part",
+            ),
+            ("DELETE FROM vectors_vector_chunks00", "has 0 bytes"),
+            ("DELETE FROM vectors_chunks", "vectors belong to no passage"),
+            ("DROP TABLE vectors_rowids", "no such table: vectors_rowids"),
+        ]
+    ),
 )
 def test_what_sqlite_vec_knows_of_them_that_is_wrong(settled, harm, said):
     change(harm)

@@ -18,8 +18,8 @@ from indexer.safe_files import state_home
 from smart_fork.cli.service.supervisors import LABEL, launchd_plist, other_label, systemd_unit
 from smart_fork.cli.service.unit_settings import UnitSettings, keep, kept
 from smart_fork.errors import Usage
-from tests.drilled import drilled
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
+from tests.support.exhaustive import full_or_sample
 
 HOME = Path("/home/me")
 #: Everything but controls, halves of surrogates, and what Unicode says is no character.
@@ -45,7 +45,7 @@ def assert_says(unit: str, wanted: UnitSettings) -> None:
     assert [f"append:{wanted.crash_log}"] == said["StandardError"] == said["StandardOutput"]
 
 
-@tried(max_examples=drilled(60, 15))
+@tried(max_examples=full_or_sample(60, 15))
 @given(ANY)
 def test_whatever_a_path_or_a_value_is_systemd_reads_the_same(wanted):
     """F-205, F-207."""

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from smart_fork.workers.registry import Registry
-from tests.cases import mostly
+from tests.support.cases import thorough_except
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 #: Nothing is looked up by these: they are passed on to an agent, or searched for.
@@ -106,7 +106,7 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("kind", mostly(REFERENCES, "session"))  # the others are other names of the same
+@pytest.mark.parametrize("kind", thorough_except(REFERENCES, "session"))  # the others are other names of the same
 def test_every_tool_answers_as_if_what_is_another_projects_had_never_been(kind, served, world, shop, foreign):
     """The calls are made from the list of tools, so that a new tool or parameter is tested, too."""
     there, never = REFERENCES[kind](foreign)

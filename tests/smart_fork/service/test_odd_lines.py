@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import mostly_first
-from tests.drilled import drilled
-from tests.mcp_process import McpProcess
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, call, requests
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -59,7 +59,7 @@ class Talk:
 COMMANDS = {"the front": ("-m", "smart_fork", "mcp"), "the server itself": ("-m", "smart_fork.cli", "mcp")}
 
 
-@pytest.fixture(params=mostly_first(["the front beside the service", "the front", "the server itself"]))
+@pytest.fixture(params=thorough_except_first(["the front beside the service", "the front", "the server itself"]))
 def talk(request, environment, shop):
     name = request.param.removesuffix(" beside the service")
     if name != request.param:
@@ -87,7 +87,7 @@ def test_every_request_has_exactly_one_answer_whatever_else_is_in_its_line(talk)
     numbers = itertools.count(1000)
     expected = Counter(["last"])
 
-    @settings(max_examples=drilled(150, 25))
+    @settings(max_examples=full_or_sample(150, 25))
     @given(st.data())
     def ask(data):
         number = next(numbers)

@@ -23,12 +23,12 @@ from smart_fork.page import routes
 from smart_fork.page.family_page import MIN_LENGTH, timeline
 from smart_fork.page.routes import LIVE
 from smart_fork.page.search_page import activity
-from tests.cases import first
 from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
 from tests.smart_fork.world import BrokenModel, Did
+from tests.support.cases import thorough_except_first
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 HOSTILE = '<script>alert(1)</script> "onmouseover=alert(2) & {{ 7 * 7 }} javascript:alert(3)'
@@ -93,13 +93,15 @@ def test_a_field_that_was_left_empty_says_nothing(served, world, shop):
     assert 200 == served.get("/results", q="uploader", also=" \n\t\n")[0]
 
 
-@first(
+@pytest.mark.parametrize(
     ("also", "told"),
-    [
-        ("word\n" * 1000, "also takes at most 8 texts, not 1000"),
-        ("\n".join(["word"] * 9), "also takes at most 8 texts, not 9"),
-        ("x" * 301, "also takes texts of at most 300 characters; number 1 has 301"),
-    ],
+    thorough_except_first(
+        [
+            ("word\n" * 1000, "also takes at most 8 texts, not 1000"),
+            ("\n".join(["word"] * 9), "also takes at most 8 texts, not 9"),
+            ("x" * 301, "also takes texts of at most 300 characters; number 1 has 301"),
+        ]
+    ),
 )
 def test_too_many_or_too_long_other_words_are_refused(served, also, told):
     for address in ("/", "/results"):
@@ -286,20 +288,22 @@ def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
     assert c.start == a.until, "the fork was made when its parent had ended"
 
 
-@first(
+@pytest.mark.parametrize(
     ("path", "status"),
-    [
-        ("/session/claude/0000-not-there-0000", 404),
-        ("/session/codex/short", 400),
-        ("/static/../page.py", 404),
-        ("/nothing", 404),
-    ],
+    thorough_except_first(
+        [
+            ("/session/claude/0000-not-there-0000", 404),
+            ("/session/codex/short", 400),
+            ("/static/../page.py", 404),
+            ("/nothing", 404),
+        ]
+    ),
 )
 def test_what_is_not_there_is_said(served, path, status):
     assert status == served.get(path)[0]
 
 
-@first("at", ["9" * 5000, "-1", "²", "1e3"])
+@pytest.mark.parametrize("at", thorough_except_first(["9" * 5000, "-1", "²", "1e3"]))
 def test_what_is_no_number_of_a_message_is_said(served, world, shop, at):
     knows = world.claude(shop, RETRY, DONE)
     assert 400 == served.get(f"/session/claude/{knows}", at=at)[0]

@@ -14,11 +14,11 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.page.agent_steps import Steps
 from smart_fork.page.conversation_page import reading
-from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.test_page import HOSTILE, Tags
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -67,7 +67,7 @@ def test_the_conversation_of_a_sub_agent_is_a_link_away_from_the_step_that_began
     assert [404, 404, 404] == [served.get(f"{way}{one}")[0] for one in ("x", "?at=99", "/output/9/0")]
 
 
-@first("name", ["../../secret", "a/b", "..", "", "a1b2c3d\0", "none"])
+@pytest.mark.parametrize("name", thorough_except_first(["../../secret", "a/b", "..", "", "a1b2c3d\0", "none"]))
 def test_what_names_a_sub_agent_never_becomes_a_path(served, world, shop, name):
     session = subagent_page(world, shop)
     log = world.log_of(session)
@@ -313,7 +313,7 @@ def test_a_sub_agent_whose_log_is_gone_is_said_to_be(served, world, shop):
     assert "/agents/" not in served.get(f"/session/claude/{session}")[1]
 
 
-@first("agent", READ_LOGS)
+@pytest.mark.parametrize("agent", thorough_except_first(READ_LOGS))
 def test_a_session_of_an_agent_that_is_only_read_is_shown_with_its_calls_thoughts_and_family(served, shop, agent):
     session_id = READERS[agent].id_of(Path.home() / below_home(agent))
     lay_out(agent, str(shop))

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from tests.cases import first
 from tests.smart_fork.finding.test_authorship import BODY, LATER, ask, commit, git, wrote
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 
 def text_of(page: str) -> str:
@@ -25,7 +25,9 @@ def written(world, shop):
     return session, commit(shop, "upload.py", BODY + "print('by hand, and nothing else')\n", "Retry")
 
 
-@first("asked", [{"line": "upload.py:2-3"}, {"line": "upload.py"}, {"commit": "HEAD"}])
+@pytest.mark.parametrize(
+    "asked", thorough_except_first([{"line": "upload.py:2-3"}, {"line": "upload.py"}, {"commit": "HEAD"}])
+)
 def test_a_line_a_file_or_a_commit_leads_to_who_wrote_it_and_to_a_fork_there(served, shop, written, asked):
     session, name = written
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from smart_fork.finding import session_notes
-from tests.cases import first
+from tests.support.cases import thorough_except_first
 
 ASKED = "add a retry with backoff to the uploader of parcels"
 
@@ -56,13 +56,10 @@ def test_buttons_pin_archive_tag_and_judge_and_take_that_back(served, session, s
     assert {} == session_notes.noted([("claude", session)])
 
 
-@first(
-    "wrong",
-    [
+@pytest.mark.parametrize("wrong", thorough_except_first([
         {"do": ""}, {"do": "mark :pinned"}, {"do": "mark"}, {"do": "tag", "tag": "-x"}, {"do": "tag :pinned"},
         {"do": "verdict", "outcome": "great"}, {"do": "verdict"},
-    ],
-)  # fmt: skip
+    ]))  # fmt: skip
 def test_what_no_button_says_is_refused(served, session, wrong):
     status, said = send(served, session, **wrong)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from smart_fork.agents.options import Options
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, Budget, ForkRequest
-from tests.cases import first
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
+from tests.support.cases import thorough_except_first
 
 
 def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served, world, shop):
@@ -64,7 +66,7 @@ def test_a_preview_of_a_hand_over_says_how_many_secrets_are_masked(served, world
 WAYS = ["whole", "--at match", "--budget match", "--budget 30000"]
 
 
-@first("way", WAYS)
+@pytest.mark.parametrize("way", thorough_except_first(WAYS))
 def test_each_way_is_a_button_that_chooses_it_whatever_was_chosen_before(served, world, shop, way):
     knows = world.claude(shop, RETRY, DONE, "and the docs", "Written.")
     served.get("/", q=RETRY)  # reads the logs
@@ -83,7 +85,7 @@ def test_each_way_is_a_button_that_chooses_it_whatever_was_chosen_before(served,
     }
 
 
-@first("way", ["--at nowhere", "--budget lots", "--at 99"])
+@pytest.mark.parametrize("way", thorough_except_first(["--at nowhere", "--budget lots", "--at 99"]))
 def test_a_way_that_does_not_exist_is_refused(served, world, shop, way):
     knows = world.claude(shop, RETRY, DONE)
 

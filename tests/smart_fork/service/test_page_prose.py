@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.page import renderer as rendering
 from smart_fork.page.renderer import MAX_CHARACTERS, code, prose
-from tests.drilled import drilled
+from tests.support.exhaustive import full_or_sample
 
 #: Every element that may be there, with its attributes and what these may be; `None` is what stands in an address.
 ALLOWED = {
@@ -95,7 +95,7 @@ class Elements(HTMLParser):
 
 def test_no_text_becomes_an_element_that_is_not_ours():
     chance = random.Random(19)  # noqa: S311 - it chooses texts
-    texts = ["".join(chance.choices(PIECES, k=chance.randint(1, 4))) for _ in range(drilled(10_000, 2_000))]
+    texts = ["".join(chance.choices(PIECES, k=chance.randint(1, 4))) for _ in range(full_or_sample(10_000, 2_000))]
 
     found = {text: wrong for text in texts if (wrong := Elements(rendering._prose.__wrapped__(text, ("retry",))).wrong)}
 

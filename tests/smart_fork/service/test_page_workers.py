@@ -17,11 +17,11 @@ from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import Observation, WorkerReader
-from tests.cases import first
 from tests.smart_fork import screens
 from tests.smart_fork.scripted import AGENT
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 from tests.smart_fork.terminals import Stage
+from tests.support.cases import thorough_except_first
 
 
 def the_card(stage: Stage):
@@ -109,13 +109,15 @@ def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_th
         send(served, form=served.form("/worker"), worker=another, do="close")
 
 
-@first(
+@pytest.mark.parametrize(
     ("path", "before"),
-    [
-        ("/workers", "<h3[^>]*><bdi>"),
-        ("/", '<a class="row" href="/workers#[^"]*"><bdi>'),
-        ("/compare?worker={}", "<h1><bdi>"),
-    ],
+    thorough_except_first(
+        [
+            ("/workers", "<h3[^>]*><bdi>"),
+            ("/", '<a class="row" href="/workers#[^"]*"><bdi>'),
+            ("/compare?worker={}", "<h1><bdi>"),
+        ]
+    ),
 )
 def test_a_worker_without_a_name_is_called_what_it_was_asked(served, worker, path, before):
     text = served.get(path.format(worker))[1]

@@ -25,8 +25,8 @@ from smart_fork.finding import session_notes
 from smart_fork.hooks import recall, recall_switch
 from smart_fork.system import peers
 from smart_fork.workers.registry import Registry
-from tests import warm
-from tests.cases import first
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
 
 ROOT = Path(__file__).resolve().parents[3]
 NEW = "99999999-0000-4000-8000-000000000001"
@@ -40,7 +40,7 @@ def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
     environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"PYTHONPATH": str(ROOT)}
     environment |= {"SMART_FORK_RECALL_MS": "60000"} | env
     command = [sys.executable, "-P", "-m", "smart_fork.hooks", agent]
-    done = warm.run(command, input=given, env=environment, capture_output=True, timeout=200)
+    done = forkserver.run(command, input=given, env=environment, capture_output=True, timeout=200)
     assert (0, b"") == (done.returncode, done.stderr)
     return done.stdout.decode()
 
@@ -115,13 +115,15 @@ def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, sho
     assert (1, 0, 0) == recall_switch.prompt_hint_counts()
 
 
-@first(
+@pytest.mark.parametrize(
     "written",
-    [
-        {"type": "assistant", "message": {"role": "assistant", "content": []}},
-        {"type": "session_meta", "payload": {"id": NEW, "forked_from_id": "x"}},
-        {"type": "session_meta", "payload": {"id": NEW, "source": {"subagent": "review"}}},
-    ],
+    thorough_except_first(
+        [
+            {"type": "assistant", "message": {"role": "assistant", "content": []}},
+            {"type": "session_meta", "payload": {"id": NEW, "forked_from_id": "x"}},
+            {"type": "session_meta", "payload": {"id": NEW, "source": {"subagent": "review"}}},
+        ]
+    ),
 )
 def test_a_session_that_has_begun_otherwise_is_told_nothing(announced, knows, shop, written):
     """The session was resumed, is a fork, or was started by an agent."""
@@ -178,7 +180,7 @@ def test_what_is_no_first_prompt_of_a_person_is_told_nothing(announced, knows, s
     assert asked(prompt(shop)), "else it is told"
 
 
-@first("body", [b"UserPromptSubmit", b'"UserPromptSubmit"'])
+@pytest.mark.parametrize("body", thorough_except_first([b"UserPromptSubmit", b'"UserPromptSubmit"']))
 def test_what_is_no_event_is_told_nothing(announced, body):
     assert "" == run(body)
 
@@ -268,7 +270,7 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
     assert (1, 0, 0) == recall_switch.prompt_hint_counts()
 
 
-@first("milliseconds", ["0", "1500"])
+@pytest.mark.parametrize("milliseconds", thorough_except_first(["0", "1500"]))
 def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds):
     """It would never answer. The late answer is counted."""
     with strange(None):

@@ -16,10 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from indexer.safe_files import state_home
 from smart_fork.workers.registry import Registry
-from tests.cases import first
 from tests.smart_fork.follower import Follower, State
 from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.relatives import branch
+from tests.support.cases import thorough_except_first
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 
@@ -230,7 +230,7 @@ def test_a_cut_follows_into_copies_in_the_clients_projects_only(served, world, s
     assert "may not read" in cut.structured_content["remains"][-1]
 
 
-@first("above", ["~", "/", "~/.."])
+@pytest.mark.parametrize("above", thorough_except_first(["~", "/", "~/.."]))
 def test_a_client_that_was_started_at_home_or_above_has_not_named_what_is_below(served, world, shop, above):
     """Only sessions of that directory itself are meant."""
     world.claude(shop, RETRY, DONE)
@@ -256,14 +256,16 @@ def test_roots_are_where_they_lead_to_and_may_change_between_two_calls(served, w
     assert [True, True, True] == asked(f"file://elsewhere{shop}", f"file://{shop}%00", "file://localhost")
 
 
-@first(
+@pytest.mark.parametrize(
     "meta",
-    [
-        {"x-codex-turn-metadata": "text"},
-        {"x-codex-turn-metadata": {"workspaces": ["/"]}},
-        {"x-codex-turn-metadata": {"workspaces": {"\0": {}, "": {}, "x" * 5000: {}, "..": {}}}},
-        {"x-codex-turn-metadata": [], "claudecode/toolUseId": {}, "threadId": 7},
-    ],
+    thorough_except_first(
+        [
+            {"x-codex-turn-metadata": "text"},
+            {"x-codex-turn-metadata": {"workspaces": ["/"]}},
+            {"x-codex-turn-metadata": {"workspaces": {"\0": {}, "": {}, "x" * 5000: {}, "..": {}}}},
+            {"x-codex-turn-metadata": [], "claudecode/toolUseId": {}, "threadId": 7},
+        ]
+    ),
 )
 def test_what_a_client_says_of_itself_may_be_anything(served, world, shop, meta):
     knows = world.claude(shop, RETRY, DONE)
@@ -274,7 +276,10 @@ def test_what_a_client_says_of_itself_may_be_anything(served, world, shop, meta)
     assert "Session not found" in answer.content[0].text
 
 
-@first("text", ["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]'])
+@pytest.mark.parametrize(
+    "text",
+    thorough_except_first(["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]']),
+)
 def test_settings_that_make_no_sense_are_an_error_and_allow_nothing(served, world, shop, text):
     state_home().mkdir(exist_ok=True)
     (state_home() / "config.toml").write_text(text)

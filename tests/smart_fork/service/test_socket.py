@@ -22,9 +22,9 @@ from smart_fork.cli.service.client import Service, ServiceGoneError, find_servic
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.errors import ProgramFailed
 from smart_fork.system import peers
-from tests import warm
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
+from tests.support import forkserver
 
 COMMAND = [sys.executable, "-m", "smart_fork", "serve"]
 
@@ -36,7 +36,7 @@ def served_at(monkeypatch) -> Iterator[Callable[..., tuple[subprocess.Popen, Ser
     monkeypatch.setattr(client, "STATUS_SECONDS", 60.0)
 
     def start(**how: object) -> tuple[subprocess.Popen, Service]:
-        process = warm.Popen(COMMAND, cwd="/", stdin=subprocess.DEVNULL, **{"stderr": subprocess.DEVNULL} | how)
+        process = forkserver.Popen(COMMAND, cwd="/", stdin=subprocess.DEVNULL, **{"stderr": subprocess.DEVNULL} | how)
         begun.append(process)
 
         def answers() -> Service | None:

@@ -23,8 +23,8 @@ from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
 from smart_fork.system import release
 from smart_fork.system.release import Release
-from tests.living import kill
 from tests.smart_fork.forks import eventually
+from tests.support.processes import kill_if_running
 
 ROOT = Path(__file__).resolve().parents[3]
 OLD, NEW = Release("1.2", (1,)), Release("1.3", (2,))
@@ -228,7 +228,7 @@ def service(home, packages, tmp_path, monkeypatch) -> Iterator[subprocess.Popen]
     with subprocess.Popen(argv, env=os.environ | env, cwd="/") as process:
         yield process
         for child in psutil.Process(process.pid).children() if process.poll() is None else ():
-            kill(child)
+            kill_if_running(child)
         process.kill()
 
 
@@ -277,7 +277,7 @@ def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
     packages.install("3")
 
     assert 7 == service.wait(60)
-    kill(child)
+    kill_if_running(child)
 
 
 def test_what_a_process_runs_does_not_change_when_another_version_is_installed(packages):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import TooLarge, Unshareable
+from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import decode, encode
-from tests.cases import each
-from tests.limited import limited
+from tests.support.cases import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -128,8 +128,8 @@ def test_brackets_in_a_text_are_no_depth():
     [encode, lambda record: decode(json.dumps(record, separators=(",", ":")).encode())],
     ids=["encode", "decode"],
 )
-def test_a_record_longer_than_the_limit_is_refused(take):
-    with limited(record_bytes=100):
-        assert take({"a": "x" * 92})
-        with pytest.raises(TooLarge):
-            take({"a": "x" * 93})
+def test_a_record_longer_than_the_limit_is_refused(take, monkeypatch):
+    monkeypatch.setattr(canonical, "LIMITS", canonical.Limits(record_bytes=100))
+    assert take({"a": "x" * 92})
+    with pytest.raises(TooLarge):
+        take({"a": "x" * 93})

@@ -16,7 +16,6 @@ from smart_fork.errors import Usage
 from smart_fork.forking.record_masking import RecordMasker
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.outgoing import _Steps
-from tests.cases import each
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
@@ -31,6 +30,7 @@ from tests.indexer.transcripts.records import (
     read_codex,
     user,
 )
+from tests.support.cases import each
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
 THERE = HomePlace("/Users/bob/src/shop", "/Users/bob")

@@ -12,10 +12,10 @@ from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.forking.handover_text import read_neutral
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.records import pack, unpack
-from tests.drilled import drilled
+from tests.support.exhaustive import full_or_sample
 
 #: The share of the sessions that is looked at, evenly over all of them.
-EVERY = drilled(6, 18)
+EVERY = full_or_sample(6, 18)
 
 
 @pytest.mark.thorough  # the same of sessions that were written for it: test_segments.py
@@ -42,4 +42,4 @@ def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(a
         assert [t.text for _, t in session.messages] == [one.text for one in read_neutral(session).messages if one.text]
         seen += 1
 
-    assert seen > drilled(10, 3)
+    assert seen > full_or_sample(10, 3)

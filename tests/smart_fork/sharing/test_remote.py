@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import check_key, project_key
-from tests.cases import each
+from tests.support.cases import each
 
 
 @each(

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.canonical import LIMITS, SEGMENT_BYTES, SEGMENT_RECORDS, START, encode, state_after
+from smart_fork.sharing import canonical
+from smart_fork.sharing.canonical import SEGMENT_BYTES, SEGMENT_RECORDS, START, Limits, encode, state_after
 from smart_fork.team.records import cut_segments, pack, unpack
-from tests.limited import limited
 
 CHANCE = random.Random(7)  # noqa: S311 - text that does not compress
 SMALL = [encode({"n": number}) for number in range(1300)]
@@ -187,21 +187,27 @@ def test_a_segment_that_nobody_would_have_packed_is_refused(raw):
         unpack(*packed(raw))
 
 
-def test_a_segment_with_the_longest_record_is_taken_and_no_longer_one():
+def test_a_segment_with_the_longest_record_is_taken_and_no_longer_one(monkeypatch):
     nearly = [encode({"t": CHANCE.randbytes(SEGMENT_BYTES // 2 - 10).hex()})]
     longest = encode({"t": CHANCE.randbytes((1 << 19) - 4).hex()})
-    with limited(record_bytes=1 << 20):
-        [one] = pack([*nearly, longest])
+    limits = Limits(record_bytes=1 << 20)
+    monkeypatch.setattr(canonical, "LIMITS", limits)
+    [one] = pack([*nearly, longest])
 
-        assert one.place.raw_bytes <= LIMITS.segment_bytes
-        assert len(one.body) <= LIMITS.segment_body_bytes
-        assert [*nearly, longest] == unpack(one.body, one.place.digest)
-    with limited(record_bytes=1 << 19), pytest.raises(TooLarge):
+    assert one.place.raw_bytes <= limits.segment_bytes
+    assert len(one.body) <= limits.segment_body_bytes
+    assert [*nearly, longest] == unpack(one.body, one.place.digest)
+    monkeypatch.setattr(canonical, "LIMITS", Limits(record_bytes=1 << 19))
+    with pytest.raises(TooLarge):
         unpack(one.body, one.place.digest)
 
 
-@limited(record_bytes=1 << 16)
-def test_the_largest_segment_that_there_can_be_is_taken_and_a_record_of_one_byte_more_is_refused_in_a_sentence():
+def test_the_largest_segment_that_there_can_be_is_taken_and_a_record_of_one_byte_more_is_refused_in_a_sentence(
+    monkeypatch,
+):
+    limits = Limits(record_bytes=1 << 16)
+    monkeypatch.setattr(canonical, "LIMITS", limits)
+
     def record(size):
         half = (size - len(encode({"t": ""}))) // 2
         odd = "x" * ((size - len(encode({"t": ""}))) % 2)
@@ -209,10 +215,10 @@ def test_the_largest_segment_that_there_can_be_is_taken_and_a_record_of_one_byte
 
     before = [record(1 << 15) for _ in range(7)]
     before.append(record(SEGMENT_BYTES - 2 - sum(len(one) + 1 for one in before)))
-    [one] = pack([*before, record(LIMITS.record_bytes)])
+    [one] = pack([*before, record(limits.record_bytes)])
 
-    assert SEGMENT_BYTES + LIMITS.record_bytes == one.place.raw_bytes <= LIMITS.segment_bytes
+    assert SEGMENT_BYTES + limits.record_bytes == one.place.raw_bytes <= limits.segment_bytes
     assert 9 == len(unpack(one.body, one.place.digest))
     with pytest.raises(TooLarge, match="65537 bytes") as refused:
-        record(LIMITS.record_bytes + 1)
+        record(limits.record_bytes + 1)
     assert refused.value.message.endswith(".") or refused.value.hint

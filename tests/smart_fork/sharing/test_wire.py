@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.team import wire
-from tests.cases import each
+from tests.support.cases import each
 
 ID = "0197f2c7-0000-7000-8000-000000000000"
 PLACE = {

@@ -12,14 +12,14 @@ from unittest.mock import patch
 import pytest
 
 from smart_fork.sharing.sync.ref import Ref
-from tests import warm
-from tests.drilled import drilled
 from tests.smart_fork.sync.test_sync import SAID, say_more
 from tests.smart_fork.sync.two_machines import REF, Machine, Machines, machines
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
 __all__ = ["machines"]
 
-ROUNDS = drilled(3, 1)
+ROUNDS = full_or_sample(3, 1)
 OTHER = ("What about wombats?", "They are shy")
 
 #: Runs `sync`, and is killed before or after a call of that function.
@@ -41,9 +41,9 @@ main()
 """
 
 
-def started(machine: Machine, *words: str, code: tuple[str, ...] = ("-m", "smart_fork")) -> warm.Popen:
+def started(machine: Machine, *words: str, code: tuple[str, ...] = ("-m", "smart_fork")) -> forkserver.Popen:
     argv = [sys.executable, *code, *words]
-    return warm.Popen(argv, cwd=machine.repository, env=os.environ | machine.env, stdout=PIPE, stderr=PIPE)
+    return forkserver.Popen(argv, cwd=machine.repository, env=os.environ | machine.env, stdout=PIPE, stderr=PIPE)
 
 
 def killed_at(machine: Machine, point: str) -> None:

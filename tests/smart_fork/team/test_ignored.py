@@ -14,8 +14,8 @@ from indexer.transcripts.model import UsedTool
 from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.sharing.ignore_file import IGNORE_FILE, ignore_rules
-from tests.cases import first
-from tests.drilled import drilled
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 #: A pattern in its parts, and paths of the same few letters: so they often nearly match.
 PARTS = st.lists(st.sampled_from(["*", "**", "a", "b", "?", "[ab]", "ab", "\\*"]), min_size=1, max_size=6)
@@ -30,7 +30,7 @@ def spec_of(folder, *lines):
 
 
 @given(lines=st.lists(LINES, min_size=1, max_size=3), names=st.lists(NAMES, min_size=1, max_size=5))
-@settings(max_examples=drilled(400, 100), deadline=None)
+@settings(max_examples=full_or_sample(400, 100), deadline=None)
 def test_patterns_match_the_names_that_they_match_in_gitignore(tmp_path_factory, lines, names):
     folder = tmp_path_factory.getbasetemp()
     known = GitIgnoreSpec.from_lines(lines)
@@ -51,7 +51,7 @@ SLOW = {
 }
 
 
-@first(("pattern", "name"), SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize(("pattern", "name"), thorough_except_first(SLOW.values()), ids=SLOW)
 def test_no_pattern_takes_long(tmp_path, pattern, name):
     """In a process that the system ends after five seconds of CPU time."""
     (tmp_path / IGNORE_FILE).write_text(pattern)

@@ -21,11 +21,11 @@ from smart_fork.system.processes import Machine
 from smart_fork.workers.places import is_alive, reconcile, undo_cut_off
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, remove_copies_of_gone
-from tests import warm
-from tests.drilled import drilled
-from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import SESSION, eventually, said, snapshot
 from tests.smart_fork.world import git
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
+from tests.support.mcp_process import McpProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Forks a session of an agent that is played. At the given event of the start it is interrupted, or killed by a signal.
@@ -92,7 +92,7 @@ def begin(repo, programs, claude_session, codex_session, tmp_path):
             "KILLING": str(moment) if outlived else "",
         }
         words = [sys.executable, "-c", START, agent, str(logs[agent]), str(repo), "9" if outlived else how]
-        done = warm.run([*words, "0" if outlived else str(moment)], capture_output=True, text=True, env=env)
+        done = forkserver.run([*words, "0" if outlived else str(moment)], capture_output=True, text=True, env=env)
         deadline = time.monotonic() + 60
         while len((tmp_path / "done").read_text()) < len((tmp_path / "calls").read_text()):
             assert time.monotonic() < deadline
@@ -137,7 +137,7 @@ def test_nothing_is_left_of_a_start_that_is_killed_at_any_moment(how, begin, rep
         clean_up(repo, before)
         before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
         last = int(whole.stdout) if how != "git" else 12
-        for moment in sorted(draw.sample(range(1, last + 1), drilled(8, 4))):
+        for moment in sorted(draw.sample(range(1, last + 1), full_or_sample(8, 4))):
             done = begin(agent, how, moment)
             assert "Traceback" not in done.stderr or how == "interrupted", done.stderr
             clean_up(repo, before)
@@ -190,7 +190,7 @@ def test_nothing_is_left_of_a_start_whose_client_goes_while_the_worktree_is_bein
     last = called("answered", 0)
     clean_up(repo, before)
     moments = range(1, last + 1)
-    for moment in drilled(moments, sorted(draw.sample(moments[last // 2 :], 6))):
+    for moment in full_or_sample(moments, sorted(draw.sample(moments[last // 2 :], 6))):
         before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
         called(how, moment)
         clean_up(repo, before)

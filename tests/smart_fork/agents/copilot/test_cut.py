@@ -14,9 +14,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
 from smart_fork.excise.cutting import cut as cut_at
-from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, copilot_log, happened, read_copilot, requested, texts
 from tests.smart_fork.agents.copilot.test_log import fixture
+from tests.support.cases import each
 
 WORD = "walrus"
 EVENTS = [

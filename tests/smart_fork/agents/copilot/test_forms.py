@@ -6,9 +6,9 @@ import json
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.record_conversion import ROOT, HomePlace
-from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.sharing.test_forms import session_of
+from tests.support.cases import each
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
 FORMS = AGENTS.forms_of("copilot")

@@ -13,8 +13,8 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, erasure, load_auto, rollback, writing
-from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, gemini_log, read_gemini, texts
+from tests.support.cases import each
 
 WORD = "walrus"
 MOMENT = "2026-07-01T10:00:0{}.000Z"

@@ -20,9 +20,9 @@ from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import branch, cut, rollback
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.excise.verification import check
-from tests import warm
-from tests.cases import first
 from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT, change, make, program
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
 
 SECRET = "zebrafalcon77"
 EVENTS = """
@@ -177,7 +177,7 @@ def test_while_a_program_has_the_database_open_nothing_is_cut(path):
     holding = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT * FROM part').fetchone(); "
     holding += "print(1, flush=True); sys.stdin.read()"
     before = all_rows(path)
-    with warm.Popen(
+    with forkserver.Popen(
         [sys.executable, "-c", holding, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         process.stdout.readline()
@@ -236,13 +236,15 @@ KILLS = [
 ]  # fmt: skip
 
 
-@first(("before", "time", "made"), KILLS, ids=[f"{one}-{time}" for one, time, _ in KILLS])
+@pytest.mark.parametrize(
+    ("before", "time", "made"), thorough_except_first(KILLS), ids=[f"{one}-{time}" for one, time, _ in KILLS]
+)
 def test_who_is_killed_in_a_cut_leaves_all_of_it_or_nothing_and_the_rest_is_made_up_for(path, before, time, made):
     there, texts = all_rows(path), said(path, TOOLS)
     left = [text for number, text in enumerate(texts) if number != 3]
 
     words = [sys.executable, "-c", KILLED, TOOLS, before, str(time)]
-    done = warm.run(words, capture_output=True, text=True)
+    done = forkserver.run(words, capture_output=True, text=True)
 
     assert -9 == done.returncode, done.stderr
     assert (left if made else texts) == said(path, TOOLS)

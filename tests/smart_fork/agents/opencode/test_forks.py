@@ -15,8 +15,8 @@ from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.forking.family import parents
-from tests.cases import each
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
+from tests.support.cases import each
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
-from tests.cases import each, first
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
+from tests.support.cases import each, thorough_except_first
 
 HERE, THERE = HomePlace("/work/depot", "/work"), HomePlace("/Users/bob/shop", "/Users/bob")
 FORMS = AGENTS.forms_of("opencode")
@@ -43,7 +43,7 @@ def call(**state: object) -> dict:
     return {"type": "tool", "tool": "read", "callID": "c", "state": {"status": "completed", "output": "x", **state}}
 
 
-@first("identity", ALL, number=2)
+@pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_it_is_read_again_as_it_was_shared(path, identity):
     read = session(path, identity)
 
@@ -60,7 +60,7 @@ def test_it_is_read_again_as_it_was_shared(path, identity):
         assert read.root_id == again.root_id
 
 
-@first("identity", ALL, number=2)
+@pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_a_session_is_read_on_another_machine_as_it_was(path, identity, tmp_path):
     read = session(path, identity)
     (document,) = FORMS.anew(records_of(read), TargetSession(NEW, THERE))
@@ -78,7 +78,7 @@ def test_a_session_is_read_on_another_machine_as_it_was(path, identity, tmp_path
     assert all(one["info"]["parentID"] in ids for one in document["messages"] if one["info"]["role"] == "assistant")
 
 
-@first("identity", ALL, number=2)
+@pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_a_message_comes_back_as_it_was_with_its_own_identity(path, identity):
     for message in written(path / identity)["messages"]:
         known = FORMS.identity_of(message, HERE)
@@ -91,7 +91,7 @@ def test_a_message_comes_back_as_it_was_with_its_own_identity(path, identity):
         assert shared == FORMS.sent(back)
 
 
-@first("identity", ALL, number=2)
+@pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_what_is_shared_says_neither_whose_it_is_nor_where_it_was_written_nor_more_than_is_shared(path, identity):
     spelled = json.dumps(records_of(session(path, identity)))
 
@@ -100,7 +100,7 @@ def test_what_is_shared_says_neither_whose_it_is_nor_where_it_was_written_nor_mo
     assert [] == [one for one in private if spelled.count(one) != known.get(one, 0)]
 
 
-@first("identity", ALL, number=2)
+@pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_what_was_shared_after_a_finished_turn_is_what_is_shared_later_begins_with(path, identity):
     read = session(path, identity)
     later = records_of(read)

@@ -22,8 +22,6 @@ from indexer.transcripts.base import Agents
 from smart_fork.agents import foreign_database
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.opencode.log import OpenCodeAdapter
-from tests.cases import first
-from tests.drilled import drilled
 from tests.smart_fork.agents.opencode.database import (
     ALL,
     COMPACTED,
@@ -38,6 +36,8 @@ from tests.smart_fork.agents.opencode.database import (
     make,
 )
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 
 @pytest.fixture
@@ -300,7 +300,9 @@ def test_a_change_beside_the_database_is_one_of_its_sessions(path, reader):
     assert [] == list(reader.logs_of(str(path.parent / "other.db")))
 
 
-@first("name", ["../../../etc/passwd", "a/b", "", "x" * 200, "ses_\udcff", "a b"])
+@pytest.mark.parametrize(
+    "name", thorough_except_first(["../../../etc/passwd", "a/b", "", "x" * 200, "ses_\udcff", "a b"])
+)
 def test_a_session_whose_id_is_none_is_passed_over(path, reader, name):
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE session SET id = ? WHERE id = ?", (os.fsencode(name), TOOLS))
@@ -323,8 +325,8 @@ HOSTILE = (
 )
 
 
-@first("data", HOSTILE)
-@first("table", ["message", "part"])
+@pytest.mark.parametrize("data", thorough_except_first(HOSTILE))
+@pytest.mark.parametrize("table", thorough_except_first(["message", "part"]))
 def test_a_row_that_is_nothing_of_the_kind_does_not_hide_the_others(path, reader, table, data):
     with closing(sqlite3.connect(path)) as db:
         ((first,),) = db.execute(f"SELECT min(id) FROM {table} WHERE session_id = ?", (TOOLS,))  # noqa: S608
@@ -348,7 +350,9 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.fixed_dictionaries({"info": JSON, "parts": JSON})), JSON)
-@settings(max_examples=drilled(80, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=full_or_sample(80, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_whatever_a_file_says_is_a_session_or_none(tmp_path, messages, info):
     path = tmp_path / "ses_x"
     path.write_text(json.dumps({"info": info, "messages": messages}))

@@ -10,9 +10,9 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
-from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, answering, calling, linked, qwen_log, read_qwen, texts
 from tests.smart_fork.agents.qwen.test_log import fixture
+from tests.support.cases import each
 
 
 def event(identity: str, parent: str, **said: object) -> dict[str, object]:

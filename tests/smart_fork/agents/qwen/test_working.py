@@ -12,9 +12,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.starter import LaunchRequest
-from tests.cases import each
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
+from tests.support.cases import each
 
 SINCE = "2026-07-01T09:00:00.000Z"
 NEW = id_of(9)

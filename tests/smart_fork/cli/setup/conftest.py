@@ -10,10 +10,10 @@ from smart_fork.cli.setup import plan
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import Trial
-from tests.cases import mostly_first
 from tests.smart_fork.cli.setup.homes import HOMES, full
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import add_program
+from tests.support.cases import thorough_except_first
 
 __all__ = ["command_model", "run"]  # fixtures, defined beside what they are made of
 
@@ -38,7 +38,9 @@ def setup(run, world, monkeypatch):
     return command
 
 
-@pytest.fixture(params=mostly_first(sorted(HOMES, key=lambda one: one is not full)), ids=lambda one: one.__name__)
+@pytest.fixture(
+    params=thorough_except_first(sorted(HOMES, key=lambda one: one is not full)), ids=lambda one: one.__name__
+)
 def settled(request, world):
     """Return the name of a kind of home, filled with settings and with the programs of all agents."""
     for agent in AGENTS:

@@ -12,10 +12,10 @@ from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.doctor import Check
 from smart_fork.hooks import recall_switch
-from tests.cases import mostly_first
 from tests.smart_fork.cli.setup.homes import everything
 from tests.smart_fork.cli.setup.newcomers import NEWCOMERS, OneFile, Plugged
 from tests.smart_fork.world import add_program
+from tests.support.cases import thorough_except_first
 
 SETTINGS = {
     "plain": '{\n  "theme": "dark"\n}\n',
@@ -33,7 +33,7 @@ def newcomer(request, world, monkeypatch):
     return agent
 
 
-@pytest.fixture(params=mostly_first(SETTINGS))
+@pytest.fixture(params=thorough_except_first(SETTINGS))
 def settled(request, newcomer, world):
     """Return the made-up agent with its own settings, of each kind of home."""
     way, text = newcomer.registration, SETTINGS[request.param]

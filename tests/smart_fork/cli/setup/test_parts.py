@@ -8,22 +8,24 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import agent_settings
-from tests.cases import first
 from tests.smart_fork.cli.setup.homes import everything, full
+from tests.support.cases import thorough_except_first
 
 CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 
 
-@first(
+@pytest.mark.parametrize(
     ("name", "text"),
-    [
-        (".claude.json", '{"mcpServers": {'),
-        (".claude.json", '{"a": 1} // mine'),
-        (".claude/settings.json", '{\n  // mine\n  "hooks": {}\n}'),
-        (".codex/config.toml", "[mcp_servers\n"),
-        (".codex/config.toml", 'mcp_servers = { x = { command = "x" } }'),
-        (".codex/hooks.json", "[]"),
-    ],
+    thorough_except_first(
+        [
+            (".claude.json", '{"mcpServers": {'),
+            (".claude.json", '{"a": 1} // mine'),
+            (".claude/settings.json", '{\n  // mine\n  "hooks": {}\n}'),
+            (".codex/config.toml", "[mcp_servers\n"),
+            (".codex/config.toml", 'mcp_servers = { x = { command = "x" } }'),
+            (".codex/hooks.json", "[]"),
+        ]
+    ),
 )
 def test_settings_that_are_not_understood_cost_their_own_part_and_no_other(setup, world, name, text):
     full(world.home)

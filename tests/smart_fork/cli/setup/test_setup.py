@@ -23,16 +23,18 @@ from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.plan import Trial
 from smart_fork.cli.setup.skill_file import content
 from smart_fork.doctor import Check
-from tests import warm
-from tests.cases import mostly
-from tests.drilled import drilled
 from tests.smart_fork.cli.setup.homes import HOMES, by_hand, empty, everything, full
 from tests.smart_fork.test_docs import assert_documented
+from tests.support import forkserver
+from tests.support.cases import thorough_except
+from tests.support.exhaustive import full_or_sample
 
 CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 
 
-@pytest.mark.parametrize("settled", mostly(HOMES, full, empty, by_hand), indirect=True, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "settled", thorough_except(HOMES, full, empty, by_hand), indirect=True, ids=lambda one: one.__name__
+)
 def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     before = everything(settled)
 
@@ -464,8 +466,8 @@ def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
     full(world.home)
     before = everything(world.home)
     command = [sys.executable, "-c", _KILLED]
-    with warm.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        for kill_at in range(1, 100, drilled(1, 3)):
+    with forkserver.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for kill_at in range(1, 100, full_or_sample(1, 3)):
             print(kill_at, file=process.stdin, flush=True)
             ended = int(process.stdout.readline())
             assert ended in (0, -signal.SIGKILL)

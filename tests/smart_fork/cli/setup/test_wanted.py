@@ -18,10 +18,10 @@ from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.tool_permission import missing, put, restore
 from smart_fork.doctor import Check
 from smart_fork.hooks import recall_switch
-from tests.cases import first
-from tests.drilled import drilled
 from tests.smart_fork.cli.setup.homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 WANTED = ("--recall", "--allow-reading")
 
@@ -73,7 +73,7 @@ def test_neither_is_set_up_unless_it_is_wanted(setup, world):
     assert "find_sessions" not in (world.home / ".claude/settings.json").read_text()
 
 
-@first("part", ["recall", "allow-reading"])
+@pytest.mark.parametrize("part", thorough_except_first(["recall", "allow-reading"]))
 def test_each_is_taken_back_by_one_command_that_asks_nothing(setup, world, part):
     full(world.home)
     setup("--yes")
@@ -170,7 +170,7 @@ STYLES = [
 ]
 
 
-@hypothesis_settings(deadline=None, max_examples=drilled(150, 20))
+@hypothesis_settings(deadline=None, max_examples=full_or_sample(150, 20))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_rules_are_put_in_and_taken_out_to_the_byte(value, style):
     """The content of others in the settings does not matter."""

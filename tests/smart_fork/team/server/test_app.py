@@ -18,9 +18,8 @@ from smart_fork.team import wire
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.endpoints import REPORTED_ERRORS
-from tests.cases import each, first
-from tests.limited import limited
 from tests.smart_fork.team.server.team import new_id, push_of, record
+from tests.support.cases import each, thorough_except_first
 
 RECORDS = [record(number) for number in range(10)]
 MORE = [record(number, "more") for number in range(3)]
@@ -132,7 +131,7 @@ def test_who_may_do_what_with_which_session(team, ask, who, kind):
         assert stored == team.stored(session)
 
 
-@first("who", ["member", "stranger", "admin"])
+@pytest.mark.parametrize("who", thorough_except_first(["member", "stranger", "admin"]))
 def test_what_somebody_may_not_know_of_is_answered_as_what_is_not_there(team, ask, who):
     sessions = {kind: made(team, kind) for kind in ("private", "deleted", "missing")}
     for number in range(8):
@@ -332,7 +331,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@first("who", ["owner", "nobody", "admin"])
+@pytest.mark.parametrize("who", thorough_except_first(["owner", "nobody", "admin"]))
 def test_a_body_that_is_no_message_is_refused_at_every_address(team, ask, client, who):
     session, key, below = made(team, "public"), team.key, f"/v1/projects/{team.key}"
     known = [
@@ -363,8 +362,8 @@ def test_a_body_that_is_too_large_is_refused(ask, below):
     assert (413, "too_large") == (answer.status_code, answer.json()["error"])
 
 
-@limited(requests_a_minute=3, bytes_an_hour=20)
-def test_requests_and_bytes_of_a_token_are_counted(team):
+def test_requests_and_bytes_of_a_token_are_counted(team, monkeypatch):
+    monkeypatch.setattr(canonical, "LIMITS", canonical.Limits(requests_a_minute=3, bytes_an_hour=20))
     team.add("owner")
     bearer = {"Authorization": f"Bearer {team.tokens['owner']}"}
     path = f"/v1/projects/{team.key}"

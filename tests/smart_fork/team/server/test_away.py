@@ -17,10 +17,10 @@ from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.team import client
 from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.search import TeamSearch
-from tests.cases import mostly_first
 from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.team.server.test_withdrawal import later, writing
 from tests.smart_fork.world import WordsModel
+from tests.support.cases import thorough_except_first
 
 QUESTION = "retry with backoff in the uploader"
 
@@ -74,7 +74,7 @@ def lie(one: socket.socket, _: threading.Event) -> None:
     one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
 
 
-@pytest.fixture(params=mostly_first([say_nothing, drip, garble, lie]))
+@pytest.fixture(params=thorough_except_first([say_nothing, drip, garble, lie]))
 def peer(request) -> Iterator[Peer]:
     one = Peer(request.param)
     yield one

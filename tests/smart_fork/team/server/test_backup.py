@@ -17,9 +17,9 @@ from smart_fork.team.server import withdrawal
 from smart_fork.team.server.backup import DatabasePlace, backup, restore
 from smart_fork.team.server.database import Database, create, make_database
 from smart_fork.team.server.postgres_process import APP, OWNER, Programs
-from tests import warm
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_rewrite import edits_of
+from tests.support import forkserver
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RECORDS = [record(number) for number in range(10)]
@@ -126,7 +126,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_one(saved, at):
         team.owned.execute("COMMENT ON TABLE users IS 'the old one'")
     values = [saved.place.conninfo, saved.place.programs.folder, saved.place.programs.major]
     arguments = [*map(str, values), str(saved.backup.path), at]
-    done = warm.run([sys.executable, "-c", KILLED, *arguments], cwd="/", env=dict(os.environ))
+    done = forkserver.run([sys.executable, "-c", KILLED, *arguments], cwd="/", env=dict(os.environ))
 
     assert -signal.SIGKILL == done.returncode
     with saved as team:

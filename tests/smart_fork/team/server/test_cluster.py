@@ -16,8 +16,8 @@ from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.team import server
 from smart_fork.team.server import postgres_process as clusters
 from smart_fork.team.server.postgres_process import OWNER, Cluster, SystemUser, programs
-from tests import warm
 from tests.smart_fork.team.server.conftest import QUICK
+from tests.support import forkserver
 
 FRESH = "DROP TABLE IF EXISTS kept; CREATE TABLE kept(n int)"
 OWNING = """
@@ -57,7 +57,7 @@ def owner(cluster):
     """Start a process that owns the database."""
     account, programs = cluster.account, cluster.programs
     told = [cluster.folder, account.uid, account.gid, programs.folder, programs.major]
-    process = warm.Popen(
+    process = forkserver.Popen(
         [sys.executable, "-c", OWNING, *map(str, told)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert "runs\n" == process.stdout.readline()

@@ -16,8 +16,8 @@ from smart_fork.team.records import unpack
 from smart_fork.team.server import auth, sessions, stored_records
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.push import check_bodies, push
-from tests.drilled import drilled
 from tests.smart_fork.team.server.team import new_id, push_of, record
+from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.thorough
 
@@ -105,7 +105,7 @@ class Clients(RuleBasedStateMachine):
 def test_whatever_clients_do_a_session_is_the_list(team):
     team.add("alice")
     machine = type("Machine", (Clients,), {"team": team})
-    machine.TestCase.settings = settings(max_examples=drilled(15, 5), stateful_step_count=20, deadline=None)
+    machine.TestCase.settings = settings(max_examples=full_or_sample(15, 5), stateful_step_count=20, deadline=None)
     machine.TestCase("runTest").runTest()
 
 

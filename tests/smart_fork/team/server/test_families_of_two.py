@@ -20,7 +20,6 @@ from smart_fork import session_origins
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.transcript import load_with_tool
-from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import SPOKEN, TOKEN, Family, Member, number_ids, play, unpacked
 from tests.smart_fork.relatives import branch
@@ -29,6 +28,7 @@ from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
 from tests.smart_fork.team.server.test_withdrawal import writing
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
 #: The agents that begin families, in turn.
@@ -173,7 +173,7 @@ def withdraw(hers: Relatives, shared: str) -> None:
     hers.do("team", "excise", "cut", ",".join(found), shared, "--yes", "--force")
 
 
-@pytest.mark.parametrize("seed", mostly_first(range(FAMILIES), len(FIRST)))
+@pytest.mark.parametrize("seed", thorough_except_first(range(FAMILIES), len(FIRST)))
 def test_what_is_taken_out_of_a_family_of_two_is_nowhere_or_who_has_it_is_named(alice, bob, team, monkeypatch, seed):
     number_ids(monkeypatch, seed)
     chance = random.Random(seed)  # noqa: S311 - not a secret

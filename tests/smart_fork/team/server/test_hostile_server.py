@@ -16,16 +16,16 @@ import pytest
 from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.team.server import auth
-from tests.drilled import ALL
 from tests.smart_fork.team.server.liar import Liar, lies
 from tests.smart_fork.team.server.machines import serving, team_server
 from tests.smart_fork.team.server.shop import index_all
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, session_of
+from tests.support.exhaustive import EXHAUSTIVE
 
 pytestmark = pytest.mark.thorough
 
 #: At each answer so many lies are tried, in turns: `SMART_FORK_DRILLS=all` tries them all.
-EACH = 29 if ALL else 1
+EACH = 29 if EXHAUSTIVE else 1
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
 #: What a command may have written before it was lied to.
 KEPT = (".lock", "tokens.json", "tracking.json", "exclude", "weights-checked")
@@ -139,7 +139,7 @@ def _said(body):
         return body
 
 
-@pytest.mark.timeout(3_600 if ALL else 300)
+@pytest.mark.timeout(3_600 if EXHAUSTIVE else 300)
 def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_written(bob, words, liar, elsewhere):
     one, _ = liar
     turns = cycle(lies(elsewhere[1]).items())

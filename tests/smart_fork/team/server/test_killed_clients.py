@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from smart_fork.team.server import auth
-from tests.drilled import drilled
 from tests.smart_fork.team.server.killed import killed
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
+from tests.support.exhaustive import full_or_sample
 
 #: At every such moment of those that have many: `SMART_FORK_DRILLS=all` kills at each.
-EACH = drilled(1, 2)
+EACH = full_or_sample(1, 2)
 
 
 def shared_by(team, name):
@@ -175,7 +175,7 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
 def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out_the_same_messages_alone(alice, team):
     """A withdrawal changes the numbers of messages, so the repeated command must not withdraw others."""
     lost = 0
-    for moment in count(1, drilled(1, 3)):
+    for moment in count(1, full_or_sample(1, 3)):
         log = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER, PROMPT, ANSWER)
         session = alice.team("push", log, "--yes")["session_id"]
         before = len(team.stored(session))

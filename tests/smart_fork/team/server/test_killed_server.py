@@ -10,11 +10,11 @@ import pytest
 
 from smart_fork.team import wire
 from smart_fork.team.server import withdrawal
-from tests.drilled import drilled
 from tests.smart_fork.team.server.team import new_id, push_of, record
+from tests.support.exhaustive import full_or_sample
 
 #: At every such statement: `SMART_FORK_DRILLS=all` kills at each.
-EACH = drilled(1, 4)
+EACH = full_or_sample(1, 4)
 OLD = [record(number) for number in range(4)]
 MORE = [record(number, "more") for number in range(2)]
 

@@ -15,13 +15,13 @@ from smart_fork.agents.claude.log import slug
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 from smart_fork.team.server.postgres_process import OWNER
-from tests.drilled import drilled
 from tests.indexer.masking.invented import ALNUM, HEX, TOKENS, UPPER
 from tests.indexer.transcripts.records import item, message, meta, result, use, user
 from tests.smart_fork.team.server.shop import index_all
+from tests.support.exhaustive import full_or_sample
 
 #: So many secrets, of which each stands in another field of both logs, in so many exchanges; all kinds are among the fewer.
-PLANTED, EXCHANGES = drilled((400, 20), (120, 6))
+PLANTED, EXCHANGES = full_or_sample((400, 20), (120, 6))
 #: So many characters of each are its own.
 MADE_UP = 12
 ID = "44444444-4444-4444-8444-444444444444"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from smart_fork.agents.log_readers import READERS
-from tests.cases import first
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
+from tests.support.cases import thorough_except_first
 
 OTHER = {"claude": "codex", "codex": "claude"}
 
 
-@first("agent", OTHER)
+@pytest.mark.parametrize("agent", thorough_except_first(OTHER))
 def test_a_teammate_s_session_becomes_one_of_another_agent_and_back(alice, bob, agent):
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER, MORE, MORE_ANSWER), "--public", "--yes")
 

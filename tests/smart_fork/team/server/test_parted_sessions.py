@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.drilled import drilled
 from tests.smart_fork.team.server.killed import killed
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_killed_clients import shared_by, unmade
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
+from tests.support.exhaustive import full_or_sample
 
 HERE, HERE_ANSWER = "and the tests", "They pass."
 
@@ -150,7 +150,7 @@ def test_a_push_with_nothing_new_says_to_pull_where_somebody_else_has_pushed(ali
 def test_a_branch_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(alice, team, parted):
     tracking = alice.repository / ".smart-fork/tracking.json"
     before = tracking.read_text()
-    for moment in count(1, drilled(1, 2)):
+    for moment in count(1, full_or_sample(1, 2)):
         ended = not killed(alice, moment, "team", "branch", parted["alias"])
         if set(alice.tracking()["aliases"]) == {parted["alias"]}:
             alice.team("branch", parted["alias"])

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
+from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import digest_of, state_after, state_of, written
 from smart_fork.team.records import pack, unpack
 from smart_fork.team.server import sessions, stored_records
 from smart_fork.team.server.sessions import OverQuota
 from smart_fork.team.wire import Push
-from tests.cases import first
-from tests.limited import limited
 from tests.smart_fork.team.server.team import new_id, push_of, record
+from tests.support.cases import thorough_except_first
 
 SHORT = [record(number) for number in range(10)]
 LONG = [record(number, "word " * 40) for number in range(1_300)]
@@ -50,7 +50,7 @@ def test_what_is_pushed_is_what_is_stored(alice, records):
     assert sum(len(one) + 1 for one in records) == told.bytes
 
 
-@first("cut", [512, 1, 511, 513, 1_024, 1_299])
+@pytest.mark.parametrize("cut", thorough_except_first([512, 1, 511, 513, 1_024, 1_299]))
 def test_a_session_grows_to_what_one_push_would_have_made(alice, cut):
     session, other = new_id(), new_id()
     alice.push("alice", push_of(session, [], LONG[:cut]))
@@ -103,7 +103,7 @@ def test_creating_what_is_there_with_other_records_is_a_conflict(alice):
         alice.push("alice", push_of(session, [], LONG[:2]))
 
 
-@first("visibility", ["private", "public"])
+@pytest.mark.parametrize("visibility", thorough_except_first(["private", "public"]))
 def test_nobody_pushes_to_somebody_elses_session(alice, visibility):
     """C-010."""
     session = new_id()
@@ -197,7 +197,7 @@ def test_what_is_there_to_be_read_need_not_be_sent(alice):
     assert LONG == alice.stored(mine)
 
 
-def test_limits_are_those_of_the_session_the_user_and_the_project(alice):
+def test_limits_are_those_of_the_session_the_user_and_the_project(alice, monkeypatch):
     for limits, wrong in (
         ({"session_records": 9}, TooLarge),
         ({"session_bytes": 100}, TooLarge),
@@ -207,8 +207,10 @@ def test_limits_are_those_of_the_session_the_user_and_the_project(alice):
     ):
         session = new_id()
         wanted = push_of(session, [], SHORT)
-        with limited(**limits), pytest.raises(wrong):
-            alice.push("alice", wanted)
+        with monkeypatch.context() as patch:
+            patch.setattr(canonical, "LIMITS", canonical.Limits(**limits))
+            with pytest.raises(wrong):
+                alice.push("alice", wanted)
         assert [] == alice.stored(session)
 
 
@@ -223,7 +225,7 @@ def test_bytes_are_counted_for_the_user_and_the_project(alice):
     assert (size,) == alice.owned.execute("SELECT bytes FROM projects WHERE key = %s", (alice.key,)).fetchone()
 
 
-@first("count", [513, 1, 511, 512, 1_299, 1_300, None])
+@pytest.mark.parametrize("count", thorough_except_first([513, 1, 511, 512, 1_299, 1_300, None]))
 def test_a_branch_has_the_first_records_and_no_other_ones(alice, count):
     source = new_id()
     alice.push("alice", push_of(source, [], LONG))

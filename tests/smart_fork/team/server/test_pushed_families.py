@@ -18,7 +18,6 @@ from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request
 from smart_fork.excise.cutting import cut
 from smart_fork.excise.verification import check
-from tests.drilled import drilled
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import MOMENTS, Family, Member, found_in, indexed, killed_at, next_run
 from tests.smart_fork.forks import FakeProcesses
@@ -26,9 +25,10 @@ from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
 from tests.smart_fork.team.server.test_two_people import go_on
 from tests.smart_fork.team.server.test_withdrawal import having
+from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
-FAMILIES = drilled(300, 6)
+FAMILIES = full_or_sample(300, 6)
 #: No mask takes it for a secret, so that it is pushed. Each family has its own: the server keeps those of all.
 SECRET = "quokkaharbour"
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from smart_fork.team.client import Client
-from tests import warm
-from tests.drilled import drilled
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_killed_clients import shared_by
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
 from tests.smart_fork.world import git
+from tests.support import forkserver
+from tests.support.exhaustive import full_or_sample
 
-PUSHES, ROUNDS = 4, drilled(3, 1)
+PUSHES, ROUNDS = 4, full_or_sample(3, 1)
 
 
 def at_once(machine, *words, places=()):
@@ -28,7 +28,7 @@ def at_once(machine, *words, places=()):
     env = {name: value for name, value in os.environ.items() if name not in gone} | machine.env
     command = [sys.executable, "-m", "smart_fork", "team", *words, "--json"]
     started = [
-        warm.Popen(command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        forkserver.Popen(command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for place, _ in zip(cycle(places or [machine.repository]), range(PUSHES), strict=False)
     ]
     ended = [(one.communicate(), one.returncode) for one in started]

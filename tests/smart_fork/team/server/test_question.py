@@ -18,10 +18,10 @@ from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import KINDS, JobWorker
 from smart_fork.team.server.postgres_process import JOBS
 from smart_fork.team.server.search import _speaking, answer_search
-from tests.cases import first
 from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.team.server.team import new_id
 from tests.smart_fork.team.server.test_schema import BY_PROJECT
+from tests.support.cases import thorough_except_first
 
 MODEL = LightEmbedder()
 SPACE = vector_space(MODEL.model, MODEL.dimensions)
@@ -109,7 +109,7 @@ def test_what_is_private_changes_nothing_that_others_are_told(people):
             assert {0} >= {row["reach"] for row in seen}
 
 
-@first("way", ["private", "deleted"])
+@pytest.mark.parametrize("way", thorough_except_first(["private", "deleted"]))
 def test_a_session_that_is_hidden_is_found_no_more_at_that_moment(people, way):
     other = share(people, "alice", INVOICES)
     before = rows(people)
@@ -182,7 +182,7 @@ def test_what_two_sessions_share_is_stored_once_until_the_last_of_them_goes(peop
 GIRAFFES = ("Now the giraffes", "They are long.")
 
 
-@first("visibility", ["public", "private"])
+@pytest.mark.parametrize("visibility", thorough_except_first(["public", "private"]))
 def test_a_fork_is_found_by_what_is_its_own_and_its_parent_by_the_rest(people, visibility):
     session = share(people, "alice", UPLOADER)
     before = rows(people)

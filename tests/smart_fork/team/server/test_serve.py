@@ -34,19 +34,19 @@ from smart_fork.team.server import database as databases
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.postgres_process import OWNER, Cluster, Programs, SystemUser
-from tests import warm
-from tests.cases import first
-from tests.drilled import drilled
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.team import Team, handed_over, new_id, push_of, record
 from tests.smart_fork.team.server.test_cluster import until
+from tests.support import forkserver
+from tests.support.cases import thorough_except_first
+from tests.support.exhaustive import full_or_sample
 
 
 class Running:
     """A running server, started by `subprocess.Popen` or, faster, as a fork."""
 
     def __init__(
-        self, folder, installed, *options: str, start=warm.Popen, python=sys.executable, stderr=subprocess.PIPE
+        self, folder, installed, *options: str, start=forkserver.Popen, python=sys.executable, stderr=subprocess.PIPE
     ) -> None:
         said = {"listen": "127.0.0.1:0", "data": str(folder), "programs": str(installed.folder), "as_json": True}
         said |= ({"run_as": "nobody"} if os.geteuid() == 0 else {}) | handed_over(options)
@@ -342,7 +342,7 @@ def parts(shared, cluster):
 
 
 @pytest.mark.thorough  # waits a minute for the next worker; test_killed_server.py kills in the middle of each
-@pytest.mark.parametrize("verb", drilled(["push", "branch", "rewrite"], ["push"]))
+@pytest.mark.parametrize("verb", full_or_sample(["push", "branch", "rewrite"], ["push"]))
 def test_what_is_asked_for_while_its_worker_is_killed_is_there_whole_or_not_and_once_when_asked_again(
     shared, asker, verb
 ):
@@ -363,7 +363,9 @@ def test_what_is_asked_for_while_its_worker_is_killed_is_there_whole_or_not_and_
     shared.family += psutil.Process(shared.process.pid).children(recursive=True)
 
 
-@first(("victim", "name"), [("postmaster", "PostgreSQL"), ("worker", "The background process")])
+@pytest.mark.parametrize(
+    ("victim", "name"), thorough_except_first([("postmaster", "PostgreSQL"), ("worker", "The background process")])
+)
 def test_without_its_database_or_its_background_a_server_ends_and_the_next_one_leaves_nothing_half(
     made, installed, open_folder, victim, name
 ):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each, first
 from tests.smart_fork.team.server.test_two_people import (
     ANSWER,
     MORE,
@@ -18,6 +17,7 @@ from tests.smart_fork.team.server.test_two_people import (
     session_of,
 )
 from tests.smart_fork.world import git
+from tests.support.cases import each, thorough_except_first
 
 
 def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing_is_new(alice):
@@ -115,7 +115,7 @@ def test_what_is_written_for_another_clone_of_the_project_is_tracked_and_pushed_
     assert pushed["files"] == alice.tracking()["aliases"][pushed["alias"]]["files"]
 
 
-@first("verb", ["pull", "branch"])
+@pytest.mark.parametrize("verb", thorough_except_first(["pull", "branch"]))
 def test_what_is_written_for_outside_of_the_project_is_not_tracked_and_hinders_nothing_later(alice, verb):
     """C-020, C-074."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
@@ -217,7 +217,7 @@ def test_a_clone_whose_name_is_not_utf_8_is_said_to_be_one(alice, team):
     assert 1 == alice.team("list")["count"]
 
 
-@first("option", ["--title", "--summary"])
+@pytest.mark.parametrize("option", thorough_except_first(["--title", "--summary"]))
 def test_what_is_said_of_a_shared_session_and_is_not_utf_8_is_refused_in_one_sentence(alice, option):
     log, odd = session_of(alice, "claude", PROMPT, ANSWER), os.fsdecode(b"a\xff")
     shared = alice.team("push", log, "--yes")["session_id"]

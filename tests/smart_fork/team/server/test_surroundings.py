@@ -17,10 +17,10 @@ from smart_fork.team.commands.team_group import app
 from smart_fork.team.server import ServerOptions
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.postgres_process import Cluster, Programs, SystemUser
-from tests.cases import first
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.test_cluster import until
 from tests.smart_fork.team.server.test_serve import Asker, Running, postmaster_of
+from tests.support.cases import thorough_except_first
 
 ROOT = Path(__file__).resolve().parents[4]
 AS_ANOTHER = pytest.mark.skipif(os.geteuid() != 0, reason="only root serves as another user")
@@ -107,7 +107,7 @@ def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything
 
 
 @AS_ANOTHER
-@first("dsn", [None, "host=/nonexistent"])
+@pytest.mark.parametrize("dsn", thorough_except_first([None, "host=/nonexistent"]))
 def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, monkeypatch):
     monkeypatch.setattr("smart_fork.team.server.database.with_tables", lambda conninfo: [])
     data = tmp_path / "closed" / "team"

@@ -24,11 +24,11 @@ from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.records import hash_of
 from smart_fork.team.search import TeamSearch
 from smart_fork.team.server import search as server_search
-from tests.cases import first
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
 from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
+from tests.support.cases import thorough_except_first
 
 QUESTION = "retry with backoff in the uploader"
 
@@ -66,7 +66,7 @@ def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob,
     assert "User: User" not in shown
 
 
-@first("words", [[], ["--team"], ["--also", "go on"]])
+@pytest.mark.parametrize("words", thorough_except_first([[], ["--team"], ["--also", "go on"]]))
 def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(shared, bob, monkeypatch, words):
     made = []
     monkeypatch.setattr(server_search, "embed_questions", lambda texts: made.append(texts) or [])
@@ -80,7 +80,7 @@ def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(share
     assert ([], 1) == (made, sum(QUESTION in texts for texts in asked))
 
 
-@first("patience", [None, 0.0])
+@pytest.mark.parametrize("patience", thorough_except_first([None, 0.0]))
 def test_a_question_without_vectors_is_compared_by_those_that_the_server_makes(shared, bob, monkeypatch, patience):
     if patience is None:
         monkeypatch.setattr(team_find, "vector_space", lambda *_: "another/384")
@@ -165,7 +165,7 @@ def ask(bob, **more):
         return find_and_fork(FindRequest(QUESTION), engine, choosing(**more), bob.repository, elsewhere=there)
 
 
-@first("broken", ["switched off", "damaged"])
+@pytest.mark.parametrize("broken", thorough_except_first(["switched off", "damaged"]))
 def test_where_nothing_can_be_searched_here_what_the_team_shares_answers_alone(shared, bob, monkeypatch, broken):
     if broken == "switched off":
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.log_readers import READERS
-from tests.cases import first
 from tests.smart_fork.team.server.test_two_people import ANSWER, PROMPT, session_of
 from tests.smart_fork.team.server.test_unfinished_sessions import SHARED, broken_off, opencode_in
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except_first
 
 OTHER = {"claude": "codex", "codex": "claude"}
 
@@ -38,7 +38,7 @@ def test_a_fork_is_as_old_as_its_last_record(alice, bob, agent):
     assert there.last_activity <= read(alice, agent, pushed["files"][0]).last_activity
 
 
-@first("agent", OTHER)
+@pytest.mark.parametrize("agent", thorough_except_first(OTHER))
 def test_a_fork_for_another_agent_is_as_old_as_the_session(alice, bob, agent):
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER), "--public", "--yes")
     forked = bob.team("fork", pushed["session_id"], "--platform", OTHER[agent])
@@ -48,7 +48,7 @@ def test_a_fork_for_another_agent_is_as_old_as_the_session(alice, bob, agent):
     assert last == read(bob, OTHER[agent], forked["files"][0]).last_activity
 
 
-@first("agent", OTHER)
+@pytest.mark.parametrize("agent", thorough_except_first(OTHER))
 def test_a_branch_of_this_machine_is_as_old_as_its_last_record_too(alice, agent):
     session = session_of(alice, agent, PROMPT, ANSWER)
     log = alice.world.log_of(session)

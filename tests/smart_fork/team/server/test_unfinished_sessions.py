@@ -11,16 +11,16 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from tests.cases import mostly
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.team.server.test_two_people import ANSWER, PROMPT, go_on, session_of
 from tests.smart_fork.world import Did
+from tests.support.cases import thorough_except
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 READ = Did("Read", {"file_path": "up.py"}, "def up(): ...")
 LOOK = Did("shell", {"command": "cat up.py"}, "def up(): ...")
 #: Records that are added to, and a database; of the others the way is the same.
-SHARED = mostly((agent.name for agent in AGENTS if agent.forms), "claude", "opencode")
+SHARED = thorough_except((agent.name for agent in AGENTS if agent.forms), "claude", "opencode")
 CALL = {"claude": READ, "codex": LOOK}
 #: What Claude Code writes where a person presses Escape.
 STOPPED = "[Request interrupted by user for tool use]"

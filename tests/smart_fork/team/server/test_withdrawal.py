@@ -15,10 +15,10 @@ import zstandard
 
 from indexer import state
 from smart_fork.sharing import received_logs
-from tests.cases import first
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
 from tests.smart_fork.team.server.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
+from tests.support.cases import thorough_except_first
 
 SECRET = "quokkapassword7731"
 TOKEN, REDACTED = "ghp_" + "a1B2" * 9, "[REDACTED:github-token]"
@@ -76,7 +76,7 @@ def writing(log):
         holder.stdin.close()
 
 
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team, alice, bob, agent):
     """Applied by the next command on each machine."""
     carol, second = map(request.getfixturevalue, ("carol", "second_machine"))
@@ -284,7 +284,7 @@ def test_who_cuts_or_forgets_a_log_that_was_shared_is_told_what_withdraws_it(ali
 
 
 @pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
-@first("is_first", [False, True])
+@pytest.mark.parametrize("is_first", thorough_except_first([False, True]))
 def test_a_shared_session_that_still_has_what_was_cut_here_is_named_until_it_is_withdrawn(alice, bob, agent, is_first):
     pushed = alice.team("push", session_of(alice, agent, *SAID), "--public", "--yes")
     (log,), shared = pushed["files"], pushed["session_id"]

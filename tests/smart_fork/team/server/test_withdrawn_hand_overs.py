@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.log_readers import READERS
-from tests.cases import first
 from tests.smart_fork.forks import HELP
 from tests.smart_fork.team.server.test_two_people import go_on, said, session_of
 from tests.smart_fork.team.server.test_withdrawal import (
@@ -22,6 +21,7 @@ from tests.smart_fork.team.server.test_withdrawal import (
     writing,
 )
 from tests.smart_fork.world import Did, add_program
+from tests.support.cases import thorough_except_first
 
 AS = ("qwen", "gemini", "copilot")
 
@@ -46,7 +46,7 @@ def handed_over(machine, agent: str, log: Path, to: str, *more: str) -> Path:
 
 
 @pytest.mark.parametrize("pushed", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True)
-@first("to", AS)
+@pytest.mark.parametrize("to", thorough_except_first(AS))
 def test_hand_overs_at_any_depth_lose_it_and_keep_what_is_left(alice, bob, pushed, to):
     agent, shared, fork = pushed
     told = handed_over(bob, agent, fork, to)
@@ -65,7 +65,7 @@ def test_hand_overs_at_any_depth_lose_it_and_keep_what_is_left(alice, bob, pushe
     assert SECRET not in str(bob.do("find", SECRET, "--json").json["results"])
 
 
-@first("how", ["cut", "deleted", "forgotten"])
+@pytest.mark.parametrize("how", thorough_except_first(["cut", "deleted", "forgotten"]))
 def test_a_hand_over_of_a_fork_that_is_cut_or_gone_loses_it_as_well(alice, bob, pushed, how):
     agent, shared, fork = pushed
     told = handed_over(bob, agent, fork, "qwen")
@@ -157,15 +157,17 @@ def told_of(bob, agent: str, shared: str, how: str, to: str) -> Path:
     return handed_over(bob, agent, fork, to, *(["--unmasked"] if how == "unmasked" else []))
 
 
-@first(
+@pytest.mark.parametrize(
     ("how", "where", "agents"),
-    [
-        (how, where, agents)
-        for agents in AGENTS
-        for where in MASKED_LATER
-        for how in ("by the team", "masked", "unmasked")
-    ],
-    number=3,
+    thorough_except_first(
+        [
+            (how, where, agents)
+            for agents in AGENTS
+            for where in MASKED_LATER
+            for how in ("by the team", "masked", "unmasked")
+        ],
+        3,
+    ),
 )
 def test_a_hand_over_keeps_each_message_whose_secret_its_owner_masks_later(alice, bob, how, where, agents):
     agent, to = agents
@@ -180,7 +182,10 @@ def test_a_hand_over_keeps_each_message_whose_secret_its_owner_masks_later(alice
     assert any(MASKED_LATER[where][1] in text for text in before)
 
 
-@first(("where", "word"), [("prompt", "kiwi"), ("prompt", TOKEN), ("answer", "kiwi"), ("output", TOKEN)], number=2)
+@pytest.mark.parametrize(
+    ("where", "word"),
+    thorough_except_first([("prompt", "kiwi"), ("prompt", TOKEN), ("answer", "kiwi"), ("output", TOKEN)], 2),
+)
 def test_a_hand_over_loses_what_was_not_known_to_be_secret_when_it_was_made(alice, bob, where, word):
     shared = with_token(alice, "codex", where)
     log = told_of(bob, "codex", shared, "by the team", "claude")

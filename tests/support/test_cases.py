@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cases import each, mostly, mostly_first
+from tests.support.cases import each, thorough_except, thorough_except_first
 
 
 def test_every_case_that_fails_is_named_and_the_others_are_tried():
@@ -34,11 +34,11 @@ def always(cases):
 
 
 def test_all_cases_are_there_and_those_that_are_not_named_are_thorough():
-    assert ["a", "b"] == always(mostly_first("abc", 2))
-    assert [(1, "b")] == always(rows := mostly([(0, "a"), (1, "b"), (2, "c")], (1, "b")))
+    assert ["a", "b"] == always(thorough_except_first("abc", 2))
+    assert [(1, "b")] == always(rows := thorough_except([(0, "a"), (1, "b"), (2, "c")], (1, "b")))
     assert [(0, "a"), (2, "c")] == [case.values for case in rows if hasattr(case, "marks")]
 
 
 def test_a_case_that_is_named_and_not_there_is_an_error():
     with pytest.raises(ValueError, match=r"no cases: \['d'\]"):
-        mostly("abc", "a", "d")
+        thorough_except("abc", "a", "d")

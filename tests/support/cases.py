@@ -1,4 +1,4 @@
-"""Cases of one test that need nothing of their own: a home and a report for each take longer than they do."""
+"""Cases of a test: several in one test, or only some of them in each run."""
 
 from __future__ import annotations
 
@@ -41,30 +41,17 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
     return decorated
 
 
-def first(
-    names: str | tuple[str, ...],
-    cases: Iterable[Any],
-    *,
-    number: int = 1,
-    ids: Iterable[str] | Callable[[Any], str] | None = None,
-) -> pytest.MarkDecorator:
-    """`pytest.mark.parametrize`, of whose cases the first is tried always and the others are thorough: the same way again."""
-    if isinstance(names, str) and "," not in names:
-        names, cases = (names,), [(case,) for case in cases]
-    return pytest.mark.parametrize(names, mostly_first(cases, number), ids=ids)
-
-
-def mostly_first(cases: Iterable[Any], number: int = 1) -> list[Any]:
-    """These cases, all but the first of them thorough, or all but the first `number`."""
+def thorough_except_first(cases: Iterable[Any], number: int = 1) -> list[Any]:
+    """Return the cases, for `pytest.mark.parametrize`; those after the first `number` are marked as thorough."""
     every = [*cases]
     return [*every[:number], *map(_thorough, every[number:])]
 
 
-def mostly(cases: Iterable[Any], *always: Any) -> list[Any]:
-    """These cases, all but `always` thorough.
+def thorough_except(cases: Iterable[Any], *always: Any) -> list[Any]:
+    """Return the cases, for `pytest.mark.parametrize`; those not in `always` are marked as thorough.
 
     Raises:
-        ValueError: One of `always` is no case: nothing else would say that it is never tried.
+        ValueError: One of `always` is not a case. Otherwise it would silently never be tried.
     """
     every = [*cases]
     if unknown := [one for one in always if one not in every]:

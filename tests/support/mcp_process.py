@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests import warm
+from tests.support import forkserver
 
 
 class McpProcess:
@@ -32,7 +32,7 @@ class McpProcess:
         """Start it, anew after `kill`."""
         pipe = subprocess.PIPE
         self._number = 0
-        self.process = (subprocess.Popen if self._new else warm.Popen)(
+        self.process = (subprocess.Popen if self._new else forkserver.Popen)(
             self._command, cwd=self._cwd, env=self._env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
         )
         if not self._greeted:

@@ -10,16 +10,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests import warm
-from tests.living import lives
 from tests.smart_fork.forks import eventually
+from tests.support import forkserver
+from tests.support.processes import is_running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere programs are no forks")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 #: A process of a run that starts a program, says whose fork it is, and waits.
 ASKS = (
-    "import sys; from tests import warm; words = [sys.executable, '-c', 'import os; print(os.getppid(), flush=True)']\n"
-    "warm.run(words); sys.stdin.read()"
+    "import sys; from tests.support import forkserver; words = [sys.executable, '-c', 'import os; print(os.getppid(), flush=True)']\n"
+    "forkserver.run(words); sys.stdin.read()"
 )
 
 
@@ -37,10 +37,10 @@ def test_processes_of_a_run_share_it_until_the_last_of_them_is_gone_also_when_th
         home = parent.environ()["HOME"]
         starter.kill()
         starter.wait()
-        assert lives(parent)
+        assert is_running(parent)
         left.stdin.close()
         left.wait()
-        eventually(lambda: not lives(parent))
+        eventually(lambda: not is_running(parent))
     assert not Path(home).exists()
 
 
@@ -51,7 +51,7 @@ def test_a_program_has_what_it_was_started_with(tmp_path):
         "import os, sys; print(os.getcwd(), os.environ['OF_THE_TEST'], sys.stdin.read()); sys.exit(3)",
     ]
 
-    done = warm.run(
+    done = forkserver.run(
         words, cwd=tmp_path, env=os.environ | {"OF_THE_TEST": "here"}, input="said", capture_output=True, text=True
     )
 

@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 #: A process that is started with other options is a new one. Each fork has a session of its own.
 _OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufsize", "start_new_session"}
 #: Read by an interpreter at its start.
@@ -75,7 +75,7 @@ class _Parent:
             # That of a test would go with the test, and so would whatever runs there. It removes its own at its end.
             env["HOME"] = tempfile.mkdtemp()
             self._begun, theirs = socket.socketpair()
-            command = [sys.executable, "-m", "tests.warm", str(theirs.fileno()), str(listening.fileno())]
+            command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno()), str(listening.fileno())]
             fds = [theirs.fileno(), listening.fileno()]
             self._process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=fds, stdin=subprocess.DEVNULL)
             theirs.close()

@@ -1,6 +1,6 @@
 """What one command does, counted: files of ours whose functions it calls, these calls, and work to be done once.
 
-``python -P tests/counted.py RESULT WORD...`` runs ``smart-fork WORD...``, and ``RESULT tool NAME ARGUMENTS`` a tool of the
+``python -P tests/call_counter.py RESULT WORD...`` runs ``smart-fork WORD...``, and ``RESULT tool NAME ARGUMENTS`` a tool of the
 MCP server. Nothing of ours is imported before the counting has begun.
 """
 

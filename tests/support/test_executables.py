@@ -1,4 +1,4 @@
-"""What happens where a program is missing that tests run."""
+"""Programs that tests run, or write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.executables import shebang
+
+ROOT = Path(__file__).resolve().parents[2]
 REAL = "tests/e2e/test_agents.py"
 
 
@@ -54,3 +56,22 @@ def test_without_another_program_it_fails_too(without, tmp_path, what, program):
     assert 1 == code
     assert f"{program} is" in said
     assert "SMART_FORK_E2E=skip" in said
+
+
+def test_one_runs_where_the_interpreter_lies_in_a_folder_with_blanks_and_a_quote(tmp_path, monkeypatch):
+    folder = tmp_path / "it's é"
+    folder.mkdir()
+    (folder / "python").symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    program = tmp_path / "program"
+    program.write_text(f"{shebang('-IS')}import sys\nprint(sys.argv[1:], sys.flags.isolated)\n")
+    program.chmod(0o700)
+
+    done = subprocess.run([program, "a b", "--c"], capture_output=True, text=True, check=True)
+
+    assert "['a b', '--c'] 1\n" == done.stdout
+
+
+def test_no_other_names_the_interpreter_itself():
+    begins = "#!" + "{"
+    assert [] == [path.name for path in (ROOT / "tests").rglob("*.py") if begins in path.read_text(encoding="utf-8")]
