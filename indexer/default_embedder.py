@@ -70,11 +70,7 @@ class LightEmbedder:
         return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return a unit vector for each text: float32, shape (len(texts), 384).
-
-        Raises:
-            ModelUnavailableError: the packaged model is missing or not the expected one, or the embedder is closed.
-        """
+        """Return a unit vector for each text: float32, shape (len(texts), 384)."""
         from indexer.arrays import np
 
         vectors = list(self._vectors(texts))
@@ -149,8 +145,7 @@ def is_known(word: str) -> bool:
 def _onnxruntime() -> Any:
     """Import onnxruntime with its telemetry disabled, whatever the environment says.
 
-    Builds of onnxruntime report the models that they load to their maker, and keep a file for that in the person's
-    home. Programs started by smart-fork do not inherit the setting.
+    Otherwise it reports the models that it loads to its maker, and keeps a file for that in the person's home.
     """
     import indexer.arrays  # noqa: F401 - before onnxruntime loads NumPy with as many threads as it likes
 
@@ -190,8 +185,7 @@ def _session_in(folder: Path, graph: Path) -> Any:
 
 
 class Vocabulary:
-    """A WordPiece tokenizer, read from a `tokenizer.json`, which loads only the part of the vocabulary that a text
-    needs.
+    """A WordPiece tokenizer, read from a `tokenizer.json`. It loads only the vocabulary that a text needs.
 
     A text with more than `limit` tokens is truncated.
     """
@@ -323,10 +317,7 @@ IDLE_SECONDS = 30.0
 
 
 class ProcessEmbedder:
-    """The default model in another process, which starts on the first call. Only one thread at a time computes.
-
-    The process has a low priority and uses one core, unless it is `waited_for` by a person.
-    """
+    """The default model in another process, with low priority on one core unless it is `waited_for` by a person."""
 
     def __init__(self, idle: float = IDLE_SECONDS, *, waited_for: bool = False) -> None:
         self._idle, self._waited_for = idle, waited_for

@@ -1,7 +1,4 @@
-"""Embedding models of sentence-transformers, and rerankers (models that score how well a text answers a question).
-
-No framework is imported before the first text is embedded.
-"""
+"""Embedding models of sentence-transformers, and rerankers. No framework is imported before a text is embedded."""
 
 from __future__ import annotations
 
@@ -112,10 +109,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """Return the precision in which the processor embeds several texts: "bfloat16" or "float32".
-
-        Both are not timed instead: on a busy machine that would take as long as loading the model.
-        """
+        """Return the precision for several texts on the processor. Timing both kinds would take too long."""
         return "bfloat16" if _has_bfloat16() else "float32"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -191,11 +185,7 @@ def _on_processor(model: SentenceTransformer, texts: Sequence[str], *, fast: boo
 
 
 def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float32]:
-    """Embed texts on the GPU in full precision.
-
-    Raises:
-        ArithmeticError: the results are not finite numbers. A driver may raise any other error.
-    """
+    """Embed texts on the GPU in full precision. Raise an error if the results are not finite numbers."""
     import numpy as np
 
     vectors = model.encode(list(texts), batch_size=GPU_BATCH, normalize_embeddings=True, show_progress_bar=False)
@@ -205,11 +195,7 @@ def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.floa
 
 
 def _move(model: SentenceTransformer, device: str) -> None:
-    """Move `model` to `device`, if the vectors there equal those of the processor.
-
-    Raises:
-        ArithmeticError: the vectors differ. A driver may raise any other error.
-    """
+    """Move `model` to `device`. Raise an error if the vectors there differ from those of the processor."""
     expected = _on_processor(model, TRIAL_TEXTS, fast=False)
     model.to(device)
     if float((_on_gpu(model, TRIAL_TEXTS) * expected).sum(axis=1).min()) < MIN_COSINE:
@@ -424,7 +410,10 @@ def configured_reranker() -> Rerank | None:
 
 
 class CrossEncoderReranker:
-    """A reranker, run by sentence-transformers on the CPU, and loaded on first use. One thread at a time computes."""
+    """A reranker (a model that scores how well a text answers a question) of sentence-transformers, on the CPU.
+
+    It is loaded on first use, and one thread at a time computes.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -432,11 +421,7 @@ class CrossEncoderReranker:
         self._lock = threading.Lock()
 
     def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
-        """Return for each text the probability that it answers `intent`.
-
-        Raises:
-            ModelUnavailableError: the model cannot be loaded, or is not a reranker.
-        """
+        """Return for each text the probability that it answers `intent`."""
         with self._lock:
             model = self._load()
             from torch.nn import Sigmoid

@@ -1,7 +1,4 @@
-"""The base classes of smart-fork's errors, and advice on what to do after a failure.
-
-`indexer` imports nothing of `smart_fork`, so the base class of both packages is defined here.
-"""
+"""The base classes of the errors of both packages, and advice on what to do after a failure."""
 
 from __future__ import annotations
 
@@ -68,11 +65,7 @@ _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return True if `error` shows that the index database is damaged.
-
-    Besides SQLite's own errors, stored text that is not UTF-8 and rows that contradict each other show damage. The
-    content of a log can cause neither.
-    """
+    """Return True if `error` shows that the index database is damaged, which the content of a log cannot cause."""
     import apsw  # most processes report no failure
 
     if isinstance(error, UnicodeDecodeError):
@@ -99,10 +92,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def next_step(error: BaseException, *, indexing: bool = False) -> str:
-    """Return advice on what a person can do about `error`; empty if no advice is known.
-
-    `indexing` is True in a background indexer, which retries by itself.
-    """
+    """Return advice on what a person can do about `error`, or "". `indexing`: the caller retries by itself."""
     import apsw
 
     home = state_home()

@@ -154,10 +154,7 @@ class Export:
 
 
 def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") -> Export:
-    """Render a session as Markdown: front matter, then each piece verbatim; below an answer, a list of its actions.
-
-    A line of a message that looks like a heading or an action gets a backslash.
-    """
+    """Render a session as Markdown: front matter, then each piece verbatim; below an answer, a list of its actions."""
     lines = [
         "---",
         f"Session ID: {_one_line(session.session_id)}",
@@ -194,10 +191,9 @@ def export_names(agent: AgentName) -> set[str]:
 
 
 def write_export(path: Path, text: str) -> bool:
-    """Write an export atomically, as a private UTF-8 file. Return False if the file already has exactly this text.
+    """Write an export atomically as a private file. Return False if the file already has exactly this text.
 
-    A link or pipe at `path` is replaced. The disk is not flushed: that takes most of the time, and a lost export is
-    made again from the log.
+    The disk is not flushed: that takes most of the time, and a lost export is made again from the log.
     """
     data = _encoded(text)
     if is_export(path, _hash(data).digest()):
@@ -246,7 +242,7 @@ def parse_front_matter(text: str) -> dict[str, str]:
 
 
 def _lead(before: str, role: PieceRole) -> list[str]:
-    """Return the lines before a piece of this role: a heading, except between an answer and its actions.
+    """Return the lines before a piece: a heading, except between an answer and its actions.
 
     `before` is the role of the piece before; empty for the first one.
     """
@@ -308,9 +304,9 @@ class Chunk:
 
 
 def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> tuple[Chunk, ...]:
-    """Split `pieces` (messages and lists of actions) into chunks of at most `limit` characters, without white space.
+    """Split `pieces` (messages and lists of actions) into chunks of at most `limit` characters.
 
-    The hash of each chunk includes the hash of the chunk before. The hash of the first chunk includes `seed`.
+    The hash of each chunk includes the hash of the chunk before, and the first one `seed`.
     """
     packed = list(_packed(pieces, limit))
     return tuple(
@@ -320,7 +316,7 @@ def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> 
 
 
 def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
-    """Yield a hash for each text. It includes the hash of the text before; the first one includes `seed`."""
+    """Yield a hash for each text, which includes the hash of the text before, or `seed` for the first one."""
     parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
     for text in texts:
         parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()

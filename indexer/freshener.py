@@ -37,7 +37,7 @@ LONGEST_SECONDS = 10.0
 
 
 class Batch:
-    """A set of changed logs' paths that wait to be read, each with its first and last change by a monotonic clock.
+    """A set of changed logs' paths, each with its first and last change by a monotonic clock, that wait to be read.
 
     A path is due when its log has not changed for some seconds, or when the first change is long ago.
     """
@@ -164,10 +164,7 @@ class Freshener:
         self._schedule.start()
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """Stop the threads within about `seconds`. Return True if they have ended.
-
-        A run ends after its current log or batch.
-        """
+        """Stop the threads within about `seconds`, after the current log or batch. Return True if they have ended."""
         self._schedule.stop()
         self._stop.set()
         with self._changed:
@@ -379,10 +376,7 @@ class Freshener:
             self.look(paths)
 
     def _progress(self, stage: str, done: int, total: int) -> None:
-        """Note how far the run is, or end it because the indexer stops or another process waits for the index.
-
-        The run calls this only where no work is half done.
-        """
+        """Note how far the run is, or end it because the indexer stops or another process waits for the index."""
         if self._stop.is_set():
             raise _Cancelled
         give_way()
@@ -391,10 +385,7 @@ class Freshener:
 
 @dataclass(frozen=True, slots=True)
 class Prerequisites:
-    """The result of a check of the folders that indexing needs. `agents` have log folders.
-
-    `errors` are reasons why nothing can be indexed. Each of the `warnings` concerns one agent.
-    """
+    """The agents that have log folders, `errors` that prevent all indexing, and `warnings` about one agent each."""
 
     agents: tuple[AgentName, ...]
     errors: tuple[str, ...] = ()

@@ -61,11 +61,7 @@ class CompressedFile:
 
     @classmethod
     def from_json(cls, facts: Any) -> Self:
-        """Return the compressed file that `facts` describe: an entry of ``copy.json``.
-
-        Raises:
-            ValueError, TypeError: `facts` are no valid entry.
-        """
+        """Return the compressed file that an entry of ``copy.json`` describes, or raise ValueError or TypeError."""
         made = cls(**facts)
         if not _NAME.fullmatch(made.name) or any(not isinstance(number, int) for number in astuple(made)[1:]):
             raise ValueError("not the facts of a copy")
@@ -73,10 +69,7 @@ class CompressedFile:
 
 
 def up_to_date(source: Path, folder: Path, before: CompressedFile | None) -> CompressedFile:
-    """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged since, else a new copy.
-
-    The file of `before` stays. The caller may remove it once the new copy is recorded.
-    """
+    """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged since, else a new one."""
     import zstandard
 
     with open_regular(source) as file:
@@ -146,10 +139,7 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True)
 class RemovedCopy:
-    """A record in place of a copy that was removed because all copies took more than `room` bytes.
-
-    The copy is made again when the log or `room` changes.
-    """
+    """A record in place of a copy that was removed to save room. A changed log or `room` makes the copy again."""
 
     stamp: tuple[int, ...]
     room: int
@@ -185,9 +175,7 @@ def folder_of(agent: AgentName, session_id: str) -> Path:
 
 
 def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
-    """Copy a session's log, or update its copy. Return True if the copy changed.
-
-    Only logs below the agent's home are copied.
+    """Copy a session's log below the agent's home, or update its copy. Return True if the copy changed.
 
     Raises:
         OSError: the log cannot be read, or the copy cannot be written. The old copy is unchanged.
@@ -267,11 +255,7 @@ def remove(agent: AgentName, session_id: str) -> None:
 
 @contextmanager
 def opened(copy: KeptLog) -> Iterator[Path]:
-    """Uncompress the log of `copy` into a temporary file with the log's own file name. Yield the file's path.
-
-    Raises:
-        OSError: the copy cannot be read, or is damaged.
-    """
+    """Uncompress the log of `copy` into a temporary file with the log's own name, and yield the file's path."""
     with ExitStack() as stack:
         with held(private_dir(_reading()), fcntl.LOCK_SH):
             folder = stack.enter_context(tempfile.TemporaryDirectory(dir=_reading()))
@@ -298,10 +282,7 @@ def folders() -> list[Path]:
 
 
 def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
-    """Remove the oldest copies until the others fit into `room`. Return how many were removed.
-
-    Copies of the sessions `forked`, which share their beginning with another session, are removed last.
-    """
+    """Remove the oldest copies until the others fit into `room`, those of `forked` last. Return their number."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
     limit = room()
@@ -353,10 +334,7 @@ def _is_plain(place: object) -> bool:
 
 
 def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
-    """Yield the name and path of each file in the folder beside a log that is named after the session.
-
-    Links are not followed.
-    """
+    """Yield name and path of each file, but no link, in the folder beside a log that is named after the session."""
     folder = file.path.with_suffix("")
     if file.within or folder.is_symlink():
         return
@@ -416,9 +394,7 @@ def _count(length: int) -> None:
 
 
 def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wait: bool = False) -> bool:
-    """Update the copy of a session's log, if a person wants copies of this agent's logs.
-
-    Return True if the copy changed. A failure is only logged.
+    """Update a wanted copy of a session's log. Return True if it changed. A failure is only logged.
 
     Raises:
         OSError: the disk is full and `others_wait`: other copies are to follow, which would fail, too.
@@ -446,11 +422,11 @@ def keep_all(
     store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Update the wanted copies of indexed logs, newest first, until `deadline` (of `time.monotonic`). Return True if
-    done.
+    """Update the wanted copies of indexed logs, newest first, until `deadline` (of `time.monotonic`). Return True at
+    the end.
 
-    An unchanged copy costs one `stat`. The caller holds the index's lock. Logs in `done` are skipped. At least one log
-    is handled and added to `done`, so that repeated calls come to an end on a slow disk.
+    The caller holds the index's lock. Logs in `done` are skipped. At least one log is handled and added to `done`, so
+    that repeated calls come to an end on a slow disk.
 
     Raises:
         OSError: the disk is full.

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Pattern:
-    """A regular expression that is compiled on first use.
-
-    It takes over the methods of the compiled pattern, so that later calls cost no more than direct calls.
-    """
+    """A regular expression that is compiled on first use. It then takes over the methods of the compiled pattern."""
 
     def __init__(self, pattern: Any, flags: int = 0) -> None:
         self._given = (pattern, flags)
@@ -47,10 +44,7 @@ _classes: list[type[Any]] = []
 def _dataclass(
     kind: type[Any] | None = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True, **how: bool
 ) -> Any:
-    """Make `kind` a dataclass, as `dataclasses.dataclass` does, but compile its ``__init__`` on first use.
-
-    Without options, or with `order`, call `dataclasses.dataclass`.
-    """
+    """Make `kind` a dataclass like `dataclasses.dataclass`, but compile its ``__init__`` on first use if possible."""
     if kind is not None or how.keys() - {"kw_only"}:
         return dataclasses.dataclass(kind, frozen=frozen, slots=slots, eq=eq, **how)
 

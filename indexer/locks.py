@@ -49,11 +49,7 @@ def held_file(path: Path, seconds: float = -1) -> Iterator[bool]:
 
 @contextmanager
 def held(folder: Path, how: int) -> Iterator[None]:
-    """Lock a folder, as `fcntl.flock` does, until the block ends or the process dies. The lock needs no file.
-
-    Raises:
-        OSError: the folder cannot be opened or locked.
-    """
+    """Lock a folder, as `fcntl.flock` does, until the block ends or the process dies. The lock needs no file."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, how)
@@ -99,9 +95,8 @@ class IndexBusyError(IndexerError):
 
 @contextmanager
 def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the index's writer lock `name` in this block. The operating system releases it when the process dies.
-
-    `waiting` is called about every second while another process holds the lock.
+    """Hold the index's writer lock `name` in this block. Call `waiting` about every second while another process has
+    it.
 
     Raises:
         IndexBusyError: another process has held the lock for `patience` seconds.
@@ -130,12 +125,9 @@ def _wanting(patience: float) -> Iterator[None]:
 
 
 def give_way(*_: object) -> None:
-    """Stop this background indexer if another process waits for the index. Call this where no work is half done.
+    """Raise `IndexBusyError` if another process waits for the index. Call this where no work is half done.
 
-    The waiting process then does the rest of the work with all processors, which a low priority does not allow.
-
-    Raises:
-        IndexBusyError: another process waits.
+    That process then does the rest of the work with all processors, which this indexer's low priority does not allow.
     """
     path = state_home() / _WAITING_LOCK
     if not path.exists():
@@ -153,10 +145,7 @@ def processors() -> int:
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread for good. On Linux, threads that it starts inherit the priority.
-
-    From then on, `processors` returns 1 for the thread.
-    """
+    """Lower the priority of the calling thread, and on Linux of threads that it starts, and its `processors` to 1."""
     _thread.has_stepped_back = True
     try:
         if sys.platform == "darwin":  # where `setpriority` would be for the whole process

@@ -41,8 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report(Value):
-    """Counts of an index run. `failed` maps each unreadable log to the reason, and `seconds` each stage to its
-    duration.
+    """Counts of an index run. `failed` has each unreadable log's reason, and `seconds` the duration of stages.
 
     `erased` is False while deleted text may still be in the index's files.
     """
@@ -77,10 +76,7 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
 
 
 def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
-    """Return those logs at `paths` that are new or changed, newest first. Deleted logs are removed from the index.
-
-    The cost depends on `paths` alone, however many other logs exist.
-    """
+    """Return those logs at `paths` that are new or changed, newest first. Deleted ones are removed from the index."""
     there = {file.location: file for path in paths for agent in adapters for file in agent.logs_of(path)}
     seen = store.seen({*paths, *there})
     _forget(store, seen, there, adapters, report)
@@ -109,20 +105,14 @@ def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
 
 
 def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
-    """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present.
-
-    A log that is only a part of a file is gone if the file is, or if its agent no longer finds it in the file.
-    """
+    """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present."""
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 
 
 def _forget(
     store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
 ) -> bool:
-    """Remove the logs in `seen` that are not in `there` from the index. Return True if any were removed.
-
-    If an older version had read one of these logs, `refresh.renew` later updates the stored texts of its session.
-    """
+    """Remove the logs in `seen` that are not in `there` from the index. Return True if any were removed."""
     gone = deleted_logs(seen.keys() - there.keys(), adapters)
     report.removed += len(gone)
     if not gone:
@@ -156,20 +146,12 @@ Forgotten = dict[tuple[AgentName, str], str]
 
 
 def forgotten() -> Forgotten:
-    """Return the sessions that a person asked to forget, by agent and id, each with the time of the request.
-
-    Raises:
-        OSError: the list cannot be read. Nothing must be indexed then.
-    """
+    """Return the sessions that a person asked to forget, by agent and id, each with the time of the request."""
     return {(agent, session_id): at for agent, session_id, at in state.rows("SELECT * FROM forgotten")}
 
 
 def add_forgotten(agent: AgentName, session_id: str, at: str) -> None:
-    """Put a session on the list of sessions that are never indexed again. The caller holds the index's lock.
-
-    Raises:
-        OSError: the list cannot be written, and is unchanged.
-    """
+    """Put a session on the list of sessions that are never indexed again. The caller holds the index's lock."""
     with state.changing() as db:
         db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (agent, session_id, at))
         drop_notes(db, agent, session_id)

@@ -89,10 +89,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The lines that one call added to a file, as joined hashes (see `line_hashes`).
-
-    `exchange` and `turn` are the position of the call in the session, and `moment` is its time.
-    """
+    """The lines that one call added to a file, as joined hashes, with the call's position in the session."""
 
     exchange: int
     turn: int
@@ -102,10 +99,7 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error that a command printed.
-
-    A later run of the command succeeded (ENDED) or none did (MET), or the command succeeded in spite of it (HARMLESS).
-    """
+    """The fate of an error: no later run of its command succeeded (MET), one did (ENDED), or its own did (HARMLESS)."""
 
     MET = 0
     ENDED = 1
@@ -212,10 +206,7 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 
 
 def errors_of(session: Session) -> tuple[MetError, ...]:
-    """Return the errors that a session's commands met, each with the actions that ended it.
-
-    An error ended when its command ran again without it. All changes and commands in between count as its end.
-    """
+    """Return the errors that a session's commands met, each with the changes and commands before it was gone."""
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()
     calls = {call.id: call for turn in session.turns for call in turn.tool_calls if call.action and not call.ours}
@@ -268,10 +259,7 @@ def edited_paths(session: Session) -> tuple[str, ...]:
 def known_files(
     session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
 ) -> KnownFiles:
-    """Return the files whose content a session knows, because it successfully read or edited them.
-
-    With `end`, only turns up to the turn with this index count; with `kept`, only the turns with these indexes.
-    """
+    """Return the files that a session successfully read or edited, up to the turn `end`, or in the turns `kept`."""
     turns = session.turns if end is None else session.turns[: end + 1]
     if kept is not None:
         turns = tuple(turn for number, turn in enumerate(turns) if number in kept)
@@ -343,7 +331,7 @@ _FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 def last_answered(session: Session) -> int | None:
     """Return the index of the last exchange (a prompt with its answer) that has an answer or changed something.
 
-    If this is the session's very last exchange, return `None`. If no exchange was answered, return -1.
+    Return `None` if it is the session's very last one, and -1 if there is none.
     """
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()

@@ -153,10 +153,7 @@ class _Reader:
 
 
 def _send_as_call(kind: type[Any]) -> None:
-    """Have objects of the class `kind` pickled as a call of the class with their fields.
-
-    A log has thousands of these objects, and this halves the time that pickling them takes.
-    """
+    """Have objects of `kind` pickled as a call of the class with their fields, which takes half as long."""
     from multiprocessing.reduction import ForkingPickler
 
     values = attrgetter(*[one.name for one in fields(kind)])
@@ -184,10 +181,7 @@ def _answer(line: Connection) -> None:
 
 
 def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | None]]) -> None:
-    """Move requests from the connection into the queue `asked` as they come.
-
-    Without the queue, both processes could wait for each other, each to send.
-    """
+    """Move requests from the connection into the queue `asked`, so that two processes never both wait to send."""
     try:
         while True:
             asked.put(line.recv())

@@ -229,9 +229,9 @@ def read_logs(
 
 
 def is_of_another(store: Store, embedder: Embedder) -> bool:
-    """Return True if the index has vectors of another model than `embedder`'s. A newer revision is no other model.
+    """Return True if the index has vectors of another model than `embedder`'s. Only `index run` replaces them.
 
-    Only `index run` replaces such vectors: two processes with two models would keep deleting each other's vectors.
+    Two processes with two models would otherwise keep deleting each other's vectors.
     """
     known = store.meta("model").partition("@")[0]
     return known not in ("", embedder.model.partition("@")[0])
@@ -311,10 +311,7 @@ def _read_log(
     gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
-    """Read a log into the index, unless its session is in `gone`, the sessions that a person asked to forget.
-
-    `result` is given if a reader process has already read the log.
-    """
+    """Read a log into the index, unless its session is in `gone`. A reader process may have read the `result`."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
@@ -368,7 +365,7 @@ def _repo_root_of(store: Store, session: Session) -> str:
 def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[Document, Export]:
     """Return the document that is stored for a session, without text that only asks smart-fork, and its full export.
 
-    `repo_root` is the repository in which the session was found before. A removed worktree no longer shows it.
+    `repo_root` is its repository as indexed before: a removed worktree no longer shows it.
     """
     resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)

@@ -37,7 +37,7 @@ class Unproven(IndexerError):
 class Checkout:
     """A working directory of a git repository, with its `own` git folder and the `common` one of all worktrees.
 
-    `key` identifies the repository: it is equal for all working directories that are proven to belong to it.
+    `key` is equal for all working directories that are proven to belong to one repository.
     """
 
     top: Path
@@ -106,11 +106,7 @@ def removed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
-    """Follow a `.git` that is a file or a symbolic link to its checkout.
-
-    Raises:
-        Unproven: the git folder to which it points does not point back.
-    """
+    """Follow a `.git` that is a file or link to its checkout, or raise `Unproven` if that does not point back."""
     own = _target(git, kind)
     if not os.path.lexists(own / "HEAD"):
         raise Unproven(f"{git} points to {own}, which is not a repository")
@@ -275,10 +271,7 @@ def project_of(directory: str | Path) -> Project:
 
 
 def begun_at(head: str, project: Project) -> Project:
-    """Return `project` with a key that names the commit `head` at which a session without a known directory began.
-
-    A search decides to which repositories with the commit the session belongs, even ones cloned later.
-    """
+    """Return `project` with a key that names the commit `head` at which a session without a known directory began."""
     return replace(project, key=f"{_HEAD_PREFIX}{head} {project.key}") if head else project
 
 

@@ -1,7 +1,7 @@
 """Updates of the index: reads changed logs on demand or completely, embeds new chunks, and erases forgotten sessions.
 
-One process at a time reads logs, and one process at a time embeds. Embedding takes long, and must not delay the reading
-of new logs.
+One process at a time reads logs, and one process at a time embeds, which takes long and must not delay the reading of
+new logs. A function that needs such a lock raises `IndexBusyError` if another process has it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,6 @@ def read_changes(
     """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 
     Return counts of the work, and the changed logs that are left, always those that would take longer than `seconds`.
-
-    Raises:
-        IndexBusyError: another process is indexing. The index can still be searched.
     """
     report = Report()
     # Nobody waits for another process where there is nothing to write.
@@ -67,11 +64,8 @@ def read_some(
 ) -> list[LogFile]:  # fmt: skip
     """Read changed logs for about `seconds`, and count the work in `report`. Return the changed logs that are left.
 
-    Logs of more than `largest` bytes are left. A log in ``report.failed`` is not tried again, since a slow disk would
-    stop every run at one log.
-
-    Raises:
-        IndexBusyError: another process is indexing.
+    Logs of more than `largest` bytes are left, and logs in ``report.failed``: a slow disk would stop every run at one
+    log.
     """
     with only_writer(LOCK_SECONDS):
         remove_forgotten(store)
@@ -86,11 +80,7 @@ def read_some(
 def read_named(
     store: Store, adapters: Agents, paths: Collection[str], report: Report, progress: Progress | None = None
 ) -> None:
-    """Read the logs at `paths` that have changed, and count the work in `report`. No other log is looked at.
-
-    Raises:
-        IndexBusyError: another process is indexing.
-    """
+    """Read the logs at `paths` that have changed, and count the work in `report`. No other log is looked at."""
     with only_writer(LOCK_SECONDS):
         remove_forgotten(store)
         read_logs(store, adapters, named_logs(store, adapters, paths, report), report, progress=progress)
@@ -100,12 +90,9 @@ def read_named(
 def read_changed(
     store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
 ) -> list[LogFile]:
-    """Read the logs at `paths` that have changed, without waiting for the index's lock if none has.
+    """Read the logs at `paths` that have changed. Return those that would take longer than `seconds` unread.
 
-    Return the changed logs that are not read, because each would take longer than `seconds`.
-
-    Raises:
-        IndexBusyError: another process is indexing. The index can still be searched.
+    If none has changed, the index's lock is not needed.
     """
     changed = named_logs(store, adapters, paths, Report())
     if fits := [file.location for file in changed if file.size <= _largest(seconds)]:
@@ -118,11 +105,8 @@ def read_rest(
 ) -> bool:
     """Copy logs, index kept copies (compressed copies of logs) and erase deleted text, for about `seconds`.
 
-    Return True if all three are done. Call this after all changed logs were read. `done` collects the copied logs: pass
-    one set, empty at first, to all calls.
-
-    Raises:
-        IndexBusyError: another process is indexing.
+    Return True if all three are done. Call this after all changed logs were read, each time with the set `done` of the
+    copied logs.
     """
     with only_writer(LOCK_SECONDS):
         if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
@@ -141,8 +125,7 @@ def complete(
     `waiting` is called as in `only_writer`. After `deadline` (of `time.monotonic`), one batch more is embedded.
 
     Raises:
-        IndexBusyError: another process has held a lock for `patience` seconds. If it held the lock for embedding, all
-            logs were read.
+        IndexBusyError: another process has held a lock for `patience` seconds, perhaps after all logs were read.
         ModelUnavailableError: the words are indexed, but no vectors can be made.
     """
     report = Report()
@@ -164,13 +147,7 @@ def embed_first(
     store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None, *,
     only_first: bool = False, wanted: Collection[int] = (),
 ) -> Report:  # fmt: skip
-    """Embed the chunks that are `wanted`, then those in `scope`, then others, for about `seconds`.
-
-    `only_first` is as in `embed_waiting`.
-
-    Raises:
-        IndexBusyError, ModelUnavailableError: as for `complete`.
-    """
+    """Embed the `wanted` chunks, then those in `scope`, then others, for about `seconds`. See `embed_waiting`."""
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
         deadline = time.monotonic() + seconds
@@ -223,10 +200,7 @@ def remember(
 
 
 def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Index the kept copies (compressed copies of deleted logs) of sessions that the index does not have.
-
-    The caller holds the index's lock. A copy that cannot be read is logged.
-    """
+    """Index the kept copies (compressed copies of deleted logs) of sessions that the index does not have."""
     gone = forgotten()
     copies = list(kept_logs.copies())
     for number, copy in enumerate(copies):
@@ -279,21 +253,14 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
 
 
 def remove_forgotten(store: Store) -> None:
-    """Remove everything of forgotten sessions (which a person asked to forget) from the index and the disk.
-
-    This also finishes interrupted removals. The caller holds the index's lock.
-    """
+    """Remove everything of sessions that a person asked to forget. The caller holds the index's lock."""
     remove_forgotten_files()
     for agent, session_id in forgotten():
         store.forget_session(agent, session_id)
 
 
 def remove_forgotten_files() -> None:
-    """Remove the kept copies and exports of forgotten sessions, and indexes set aside for damage, which may contain
-    them.
-
-    The present index is not opened.
-    """
+    """Remove the exports and kept copies of forgotten sessions, and indexes set aside, without opening the index."""
     kept_logs.sweep_reading()
     gone = forgotten()
     for agent, session_id in gone:
@@ -304,10 +271,9 @@ def remove_forgotten_files() -> None:
 
 
 def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
-    """Erase deleted text from the index's files, and remove indexes that were set aside (renamed because of damage).
+    """Erase deleted text from the index's files, also from indexes set aside. Return True if none is left.
 
-    Return True if no deleted text is left. The caller holds the index's lock. With `seconds`, erase only if that takes
-    about this time or less.
+    The caller holds the index's lock. With `seconds`, erase only if that takes about this time or less.
     """
     if not store.owes_erasing():
         return True
@@ -326,10 +292,7 @@ def erase_owed(store: Store, seconds: float | None = None, progress: Progress | 
 
 
 def remove_unfinished_files() -> None:
-    """Remove partly written exports and copies of logs, which killed processes left.
-
-    The caller holds the index's lock, so no other process is writing such a file now.
-    """
+    """Remove partly written exports and copies, which killed processes left. The caller holds the index's lock."""
     for folder in (*index_root().glob("*/"), *kept_logs.folders()):
         for half in folder.glob(".*.tmp"):
             half.unlink(missing_ok=True)
@@ -339,11 +302,9 @@ def remove_unfinished_files() -> None:
 
 
 def mask_again(store: Store, session: SessionRow) -> bool:
-    """Mask the stored texts and export of a session without a log by the present rules. Return True if the export
-    changed.
+    """Mask the stored texts and export of a session without a log again. Return True if the export changed.
 
-    Names of code are dropped: they cannot be checked for secrets without the tool outputs. The caller holds the index's
-    lock.
+    Names of code are dropped: they cannot be checked for secrets without the tool outputs.
     """
     placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
     known = store.texts([placement.chunk for placement in placements])

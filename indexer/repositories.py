@@ -42,10 +42,7 @@ _MAX_TABLE_BYTES = 1 << 28
 
 
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Return those of `names`, which may be shortened, that are objects (such as commits) in `repository`.
-
-    `repository` is the path of a ``.git`` without symbolic links.
-    """
+    """Return those of `names`, which may be shortened, that are objects (such as commits) in a ``.git``."""
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
     if not wanted or not _is_own(objects):
@@ -62,10 +59,7 @@ def known(repository: Path, names: Collection[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]:
-    """Return those of `names` that are objects in the pack files of the folder `packs`.
-
-    Results are cached by the time of the folder's last change, `_changed`: packs come and go, but never change.
-    """
+    """Return those of `names` in the pack files of a folder, cached by its last change, since packs never change."""
     found: set[str] = set()
     for entry in sorted(os.scandir(packs), key=lambda one: one.name):
         if entry.name.endswith(".idx") and entry.is_file(follow_symlinks=False):
@@ -196,11 +190,7 @@ def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
-    """Record what a log says about the repository of a deleted directory, unless git itself told an earlier record.
-
-    Raises:
-        StateUnavailable: the record cannot be stored.
-    """
+    """Record what a log says about the repository of a deleted directory, unless git itself told an earlier record."""
     before = noted()
     near = before.get(_nearest(directory, before))
     if os.path.lexists(directory) or (near and near.key) or top_of(directory):
@@ -284,10 +274,7 @@ def now_at(directory: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
-    """Return the current directory of the repository or worktree that was in `old`; empty if unknown.
-
-    `here` is the current directory of this process. The state of the database, `_path` and `_changed`, keys the cache.
-    """
+    """Return where the repository or worktree of `old` is now, or "". The state of the database keys the cache."""
     before = noted()
     one = before[old]
     own = [worktree_named(Path(one.key), Path(old).name), work_tree(Path(one.key))] if one.key else []
@@ -321,10 +308,7 @@ def successor(directory: Path) -> Path | None:
 
 
 def recorded(directory: str) -> Path | None:
-    """Return where a directory that a log names is now, without links; `None` if the log's path is not absolute.
-
-    A path of another system, a relative path, a URL or ``~`` would name a place below our own directory or home.
-    """
+    """Return where a directory that a log names is now, without links; `None` if the log's path is not absolute."""
     if not Path(directory).is_absolute() or "\0" in directory:
         return None
     try:
@@ -346,10 +330,7 @@ def repository_of(directory: str) -> Project | None:
 
 
 def remote_of(common: Path) -> str:
-    """Return the normalized URL of the remote ``origin``, or of the only remote, of the git folder `common`, or "".
-
-    User names and passwords are removed, because the URL is stored and shown.
-    """
+    """Return the normalized URL, without a password, of the remote ``origin``, or of the only remote, or ""."""
     said: dict[str, str] = {}
     for name, value in git_settings(common).items():
         if (found := _REMOTE.fullmatch(name)) and value:
@@ -359,10 +340,7 @@ def remote_of(common: Path) -> str:
 
 
 def normalized(url: str, beside: Path) -> str:
-    """Return a remote's URL without scheme, user, port and ``.git``, equal for ssh and https.
-
-    A path, which is relative to `beside`, becomes absolute.
-    """
+    """Return a remote's URL without scheme, user, port and ``.git``, or its path (relative to `beside`) as absolute."""
     path = url.removeprefix("file://")
     if url == path and (found := _URL.fullmatch(url) or (None if url[:1] in "/.~" else _SCP.fullmatch(url))):
         host, path = found.groups()

@@ -91,10 +91,7 @@ def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report,
 
 @value
 class Freshness(Value):
-    """The state of the background indexer. `last_run` covered all logs, and `last_change` only logs that had changed.
-
-    `failing` is True if the latest run failed.
-    """
+    """The state of the background indexer. `last_run` covered all logs, and `last_change` only changed ones."""
 
     state: Literal["stopped", "idle", "indexing"]
     doing: str

@@ -166,10 +166,9 @@ def sweep_beside(target: Path) -> None:
 
 @contextlib.contextmanager
 def _staged(target: Path, publish: Callable[[Path], None], disk: Disk, *, durable: bool = True) -> Iterator[int]:
-    """Create a private temporary file beside `target`, and yield its descriptor. After the block, call `publish`.
+    """Create a private temporary file beside `target`, and yield its descriptor. `publish` then gives it its name.
 
-    `publish` gives the file its name. If `durable`, the content is flushed before: a power failure could otherwise
-    leave a name without content.
+    If `durable`, the content is flushed before: a power failure could otherwise leave a name without content.
     """
     staging = staging_of(target)
     try:
@@ -266,10 +265,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def open_regular(path: Path | str) -> IO[bytes]:
-    """Open `path` for reading. A FIFO, socket or directory raises `OSError` instead of blocking.
-
-    A log that its agent has compressed is read uncompressed.
-    """
+    """Open `path` for reading, uncompressed. A FIFO, socket or directory raises `OSError` instead of blocking."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -306,11 +302,6 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        """Read into `buffer`, as `io.RawIOBase` defines it.
-
-        Raises:
-            OSError: the file is damaged, or larger than any log.
-        """
         try:
             size: int = self._stream.readinto(buffer)
         except Exception as error:  # the library is imported late

@@ -79,10 +79,7 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for an interval or a cron expression (see `parsed`); the default for `None`.
-
-    For an invalid text, log a warning and return the default trigger.
-    """
+    """Return the trigger for a text (see `parsed`), or the default one for `None`. Log an invalid text."""
     try:
         return parsed(text if text is not None else Setting.INDEX_CRON.default)
     except ValueError as error:
@@ -97,11 +94,7 @@ def trigger_of(text: str | None) -> BaseTrigger:
 
 
 def parsed(text: str) -> BaseTrigger:
-    """Return a trigger for ``15m``, ``6h`` or a cron expression of five fields.
-
-    Raises:
-        ValueError: `text` is not a schedule, or never comes due.
-    """
+    """Return a trigger for ``15m``, ``6h`` or five cron fields. Raise ValueError if it is none, or never comes due."""
     wanted = text.strip().lower()
     return _interval(wanted) if _INTERVAL.fullmatch(wanted) else _cron(wanted)
 
@@ -127,10 +120,7 @@ def _interval(text: str) -> BaseTrigger:
 
 
 def _cron(text: str) -> BaseTrigger:
-    """Return a trigger for a cron expression, read as crontab does: 0 and 7 are Sunday.
-
-    If both day of month and weekday are given, the trigger is due on days that match either.
-    """
+    """Return a trigger for a cron expression, read as crontab does: Sunday is 0 or 7; either kind of day suffices."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
 

@@ -1,7 +1,7 @@
 """The table of all environment variables: name, meaning, default, and how each value is read.
 
-``smart-fork config`` and docs/reference/settings.md are generated from it. Code that may import nothing, such as a hook
-(code that an agent runs at an event), reads its variables by name.
+``smart-fork config`` and docs/reference/settings.md are generated from it. Hooks (code that agents run at events)
+import nothing, and read their variables by name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OFF = frozenset({"0", "false", "no", "off", "never"})
 
 
 class Variable(str):
-    """The name of an environment variable: a string, with the variable's meaning and its default.
+    """The name of an environment variable, as a string with meaning and default.
 
     The value of a `secret` variable is never printed. A `kept` one is copied into the settings of an installed service.
     """

@@ -82,11 +82,7 @@ class SharedEmbedder:
             self._embedder.close()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a unit vector for each text. This waits for the model, but not longer than `patience` allows.
-
-        Raises:
-            ModelUnavailableError: the model is still being loaded, or cannot be loaded.
-        """
+        """Return a unit vector for each text. This waits for the model, but not longer than `patience` allows."""
         import numpy as np
 
         self._wait()
@@ -103,10 +99,7 @@ class SharedEmbedder:
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
         """Call `look`, which reads changed logs, and return the logs that it leaves unread.
 
-        If a call within the last second left no log unread, return [] without another call.
-
-        Raises:
-            IndexBusyError: another search is looking for changed logs, and takes long.
+        A call within a second after one that left none returns []. Raise `IndexBusyError` if another search takes long.
         """
         if not self._looking.acquire(timeout=LOCK_SECONDS):
             raise IndexBusyError("another search is updating the index")

@@ -1,7 +1,7 @@
 """A database of facts that outlive a process and cannot be rebuilt, ``<SMART_FORK_HOME>/state.db``, for both packages.
 
-Each change is one transaction. Deleted data is overwritten, and no journal with old data stays beside the file. In a
-read-only home, the database can still be queried.
+Each change is one transaction. Deleted data is overwritten, and no journal with old data stays. In a read-only home,
+the database can still be queried. Every function raises `StateUnavailable` if it cannot do its work.
 """
 
 from __future__ import annotations
@@ -81,11 +81,7 @@ DROP TABLE pulled_before;
 
 
 def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Run a query on the state database and return its rows; none if nothing was ever stored.
-
-    Raises:
-        StateUnavailable: the database cannot be read.
-    """
+    """Run a query on the state database and return its rows; none if nothing was ever stored."""
     if not path().exists():
         if not any(map(Path.exists, _older_files())):
             return []
@@ -97,11 +93,7 @@ def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def changing() -> Iterator[apsw.Connection]:
-    """Open a transaction on the state database for this block, with the write lock from its start.
-
-    Raises:
-        StateUnavailable: the database cannot be written, and is unchanged.
-    """
+    """Open a transaction on the state database for this block, with the write lock from its start."""
     private_dir(path().parent)
     with suppress(FileExistsError):  # to open and close one that is there would release other threads' locks on it
         os.close(os.open(path(), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))  # its journal gets the same mode
@@ -116,11 +108,7 @@ def changing() -> Iterator[apsw.Connection]:
 
 
 def change(query: str, *values: object) -> int:
-    """Run one writing statement on the state database, in a transaction of its own. Return the number of changed rows.
-
-    Raises:
-        StateUnavailable: the database cannot be written, and is unchanged.
-    """
+    """Run one writing statement, in a transaction of its own. Return the number of changed rows."""
     if query.startswith("DELETE") and not path().exists():
         return 0
     with changing() as db:
@@ -226,11 +214,7 @@ _EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
 
 
 def bring_up(db: apsw.Connection, tables: str) -> None:
-    """Add to `db` the tables, columns and indexes of the SQL `tables` that it lacks, in the caller's transaction.
-
-    Raises:
-        apsw.SQLError: `db` has other tables of these names.
-    """
+    """Add to `db` the tables, columns and indexes of the SQL `tables` that it lacks, in the caller's transaction."""
     import apsw
 
     with closing(apsw.Connection(":memory:")) as new:

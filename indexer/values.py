@@ -1,7 +1,7 @@
 """Base classes of values that smart-fork answers as JSON, and functions that read unchecked JSON.
 
-A `Value` is a frozen dataclass: its fields, in their order, are the keys of the JSON object. The functions that read
-JSON treat a value of an unexpected type as empty.
+The fields of a `Value`, a frozen dataclass, are the keys of the JSON object. The functions that read JSON treat a value
+of an unexpected type as empty.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ def rare(default: Any = None) -> Any:
 
 
 def spread(**keys: Any) -> Any:
-    """Return a dataclass field for a mapping, whose keys `Value.as_json` puts in place of the field.
-
-    `keys` are the types of its known keys.
-    """
+    """Return a dataclass field for a mapping, whose keys (of the types `keys`) `Value.as_json` puts in its place."""
     return field(default_factory=dict, metadata={SPREAD: keys})
 
 

@@ -103,10 +103,7 @@ def knowing(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def mask(text: str) -> Masked:
-    """Replace each secret in `text` by ``[REDACTED:<kind>]``. Ids, hashes, code and placeholders stay.
-
-    Masking a masked text changes nothing.
-    """
+    """Replace each secret in `text` by ``[REDACTED:<kind>]``. Masking a masked text changes nothing."""
     return Masked(_redact()(_without_known(text)))
 
 

@@ -128,10 +128,7 @@ class View:
 
     @cached_property
     def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
-        """Return where each piece of `text` starts, and its origin: (start, end, unchanged) in the original text.
-
-        Computed on first use, because most readings need no positions.
-        """
+        """Return where each piece of `text` starts, and its origin: (start, end, unchanged) in the original text."""
         starts: list[int] = []
         places: list[tuple[int, int, bool]] = []
         position = size = 0
@@ -250,10 +247,7 @@ def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
 
 
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
-    """Return True if the line that starts at `line`, or a string in it, may be wrapped at the line end `found`.
-
-    A line is wrapped if it is long, or if quotes enclose the joined token. A token before "=", ":" or "(" is a name.
-    """
+    """Return True if the line that starts at `line`, or a string in it, may be wrapped at the line end `found`."""
     if found.start(1) - line < _FULL_LINE:
         return (
             plain[token - 1 : token] in _QUOTES and plain[found.end(2) : found.end(2) + 1] == plain[token - 1 : token]
@@ -303,10 +297,7 @@ _HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
 
 
 def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
-    """Yield the spans of `plain` that are readable text in base64 or hexadecimal numbers, each with the decoded text.
-
-    `starts` are the starts of long runs of token characters.
-    """
+    """Yield the spans of `plain` with readable text in base64 or hexadecimal numbers, each with the decoded text."""
     for begin, end in long_words(plain, starts):
         if _HEX_TEXT.fullmatch(plain, begin, end):
             yield begin, end, bytes.fromhex(plain[begin:end].decode()).decode("ascii", "replace")

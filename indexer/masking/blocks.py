@@ -1,6 +1,6 @@
 """Secrets that are recognized by the block around them: a Kubernetes Secret, a table, recovery codes, cookies, SQL.
 
-Also secrets that are alone on their line below an announcement (a line such as "Your token:").
+Also secrets alone on their line below a line such as "Your token:".
 """
 
 from __future__ import annotations
@@ -251,10 +251,7 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
-    """Return the recovery codes behind the position `end`, or [] if there are fewer than two.
-
-    Their lengths differ by one character at most. They have digits, except for single codes of the same shape.
-    """
+    """Return the recovery codes behind the position `end`, or [] if there are fewer than two of about one length."""
     near = list[re.Match[str]]()
     for code in _CODE.finditer(text, end, end + 1500):
         if code.start() - end > (24 if near else 80):

@@ -129,7 +129,7 @@ def _phrase(rule: Rule) -> Phrase:
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:
-    """Yield the secrets that `phrase` finds in `text`. `lower` is the text as lower-case bytes of equal positions.
+    """Yield the secrets that `phrase` finds in `text`, of which `lower` is lower-case bytes of equal positions.
 
     `places` are the positions of the phrase's anchors.
     """
@@ -413,10 +413,7 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
-    """Return True if the text introduces `value` at `start` as the secret that is mentioned before `position`.
-
-    Only a UUID, or random characters of one case that are no checksum, can be such a secret.
-    """
+    """Return True if the text introduces a UUID or random `value` as the secret that is mentioned before `position`."""
     if is_uuid(value):
         before = text[max(0, position - 24) : position]
         return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(before)

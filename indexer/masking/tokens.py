@@ -111,10 +111,7 @@ def has_controls(runs: bytes) -> bool:
 
 
 def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Yield the tokens in `text`. `plain` has one byte for each character, and `runs` its class (see `runs_of`).
-
-    `starts` are the starts of long runs of token characters.
-    """
+    """Yield the tokens in `text`. `starts` are the starts of long runs of token characters (see `runs_of`)."""
     end = 0
     for start in starts:
         if start >= end:  # what is inside a token is hidden with it, and need not be read again
@@ -154,7 +151,7 @@ def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
 def is_begun(text: str, start: int, end: int, rest: bool) -> bool:  # noqa: FBT001
     """Return True if the text between two positions is only the beginning of a known kind of token.
 
-    For kinds without a fixed length, `rest` must be True if the following text looks like the rest of a token.
+    `rest`: the following text looks like the rest of a token. Only kinds without a fixed length need it.
     """
     shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one[0], start)]
     return any(end - start >= max(len(beginning), 4) for beginning, _ in shapes) and not any(
@@ -250,7 +247,7 @@ def is_wallet_key(text: str) -> bool:
 
 
 def _random(follows: str, *, certain: bool) -> bool:
-    """Return True if `follows`, the text behind a token's beginning, is random. Names may begin like tokens, too.
+    """Return True if `follows`, the text behind a token's beginning, is random: names may begin like tokens, too.
 
     If the vendor's pattern is exact (`certain`), any text that does not repeat itself counts as random.
     """

@@ -292,10 +292,7 @@ def is_number(text: str) -> bool:
 
 
 def is_told(text: str) -> bool:
-    """Return True if the text looks like a password that a person mentions in a conversation.
-
-    Such a text has letters and digits, signs, or several joined words, and is no name, reference or placeholder.
-    """
+    """Return True if the text looks like a password that a person mentions: letters and digits, signs, joined words."""
     return (
         (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
         and not placeholder(text)
@@ -342,10 +339,7 @@ def is_opaque(value: str) -> bool:
 
 
 def looks_random(value: str, *, lenient: bool = False) -> bool:
-    """Return True if letters and digits are mixed randomly, unlike words with numbers, and dates.
-
-    `lenient` accepts less random texts, for places where a secret is likely.
-    """
+    """Return True if letters and digits are mixed randomly. `lenient` is for places where a secret is likely."""
     count = changes(value)
     mixed = not value.islower() and not value.isupper() and any(c.isdigit() for c in value)
     if count >= 4 or (value.isalnum() and mixed and (count >= 1 if len(value) >= 20 else count >= 3)):
@@ -356,10 +350,7 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 
 
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
-    """Return True if `value` is a user name, a colon and a password in base64, as for HTTP and Docker.
-
-    If the text around says that `value` is a password (`told`), the user name may be missing.
-    """
+    """Return True if `value` is name:password in base64, as for HTTP. A text that says so (`told`) needs no name."""
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
     except (binascii.Error, ValueError):

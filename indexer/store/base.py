@@ -320,30 +320,22 @@ class Store(Searchable, Protocol):
         """Return the position at which readers of `version` stopped in a log; `None` if the log was replaced."""
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
-        """Store the result of reading a log, and the `document` of its session.
+        """Store the result of reading a log, and the `document` of its session, after a call of `publish`.
 
-        Call `publish` in the transaction, just before the session becomes visible. Return False, without this call, if
-        another log has a newer copy of the session.
+        Return False, without this call, if another log has a newer copy of the session.
         """
 
     def sources(self) -> list[tuple[AgentName, str, str]]:
         """Return agent, session id and log path of each session with a log, newest first."""
 
     def read_again(self, directory: str) -> int:
-        """Mark the logs of sessions in or below `directory` to be read again, because their project may have changed.
-
-        Return the number of these sessions.
-        """
+        """Mark the logs of sessions in or below `directory` to be read again. Return the number of these sessions."""
 
     def forget_files(self, paths: Iterable[str]) -> None:
         """Remove deleted logs from the index. Their sessions stay, with another log or without one."""
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
-        """Remove a session with its vectors and own chunks, and skip its logs from now on. Return False if it is
-        unknown.
-
-        The next `erase` removes the session's text from the file.
-        """
+        """Remove a session, and skip its logs from now on. Return False if it is unknown. `erase` removes its text."""
 
     def without_log(self) -> list[SessionRow]:
         """Return the sessions whose agents have deleted the logs."""
@@ -364,8 +356,7 @@ class Store(Searchable, Protocol):
         """Return True if deleted text may still be in the database files."""
 
     def erase(self, seconds: float | None = None) -> bool:
-        """Erase deleted text from the database files. The caller holds the index's lock. Return True if no such text is
-        left.
+        """Erase deleted text from the database files, with the index's lock held. Return True if none is left.
 
         Return False if a reader still uses the old content, or if erasing would take longer than `seconds`.
         """
@@ -398,16 +389,10 @@ class Store(Searchable, Protocol):
         """Return the float32 vectors of these chunks, for those that have one."""
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
-        """Store float32 vectors by chunk id, also for chunks with an equal text. Return the number of chunks.
-
-        Skip chunks that were deleted meanwhile.
-        """
+        """Store float32 vectors by chunk id, also for chunks with an equal text. Return the number of chunks."""
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
-        """Return the scope of a search in `project` with all its worktrees, or in all projects for `None`.
-
-        `automated` includes sessions that a program started.
-        """
+        """Return the scope of a search in `project` (`None`: all), and in sessions of programs if `automated`."""
 
     def voices(self, place: Placement) -> Voices | None:
         """Return at which positions of a chunk's text another role begins, and which; `None` if unknown."""

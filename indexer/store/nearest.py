@@ -43,10 +43,7 @@ def decoded(code: bytes) -> bytes:
 
 
 def compared(codes: bytes, given: Sequence[bytes]) -> bytes:
-    """Return the cosine of each stored vector to each float32 vector: float32, one row for each stored vector.
-
-    `codes` are the stored vectors, joined.
-    """
+    """Return the cosines (float32) of joined stored vectors, one row each, to each float32 vector."""
     return _compared(codes, _units(given)).tobytes()
 
 

@@ -244,11 +244,7 @@ class VectorsUnavailableError(IndexerError):
 
 
 def load_vectors(db: apsw.Connection) -> None:
-    """Load sqlite-vec into a connection.
-
-    Raises:
-        VectorsUnavailableError: the package is missing, or does not fit this system.
-    """
+    """Load sqlite-vec into a connection, or raise `VectorsUnavailableError`."""
     path = loadable()
     try:
         db.enable_load_extension(enable=True)
@@ -350,10 +346,7 @@ def with_vectors(db: apsw.Connection) -> None:
 def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
     """Switch the database to write-ahead logging, so that readers never wait for the writer.
 
-    The switch needs a lock for which SQLite itself does not wait.
-
-    Raises:
-        apsw.BusyError: another process has held the lock for `milliseconds`.
+    Raise `apsw.BusyError` if another process holds the necessary lock, for which SQLite does not wait, too long.
     """
     db.set_busy_timeout(milliseconds)
     deadline = time.monotonic() + milliseconds / 1000

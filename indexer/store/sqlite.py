@@ -174,8 +174,8 @@ class SqliteStore(StoreReading):
         """Return the session's row, the rank of this log (see `_rank`), and True if the session is to be stored from
         it.
 
-        The log with the greatest rank wins. If the present log lost that rank, because text was cut from it, it is
-        still used until the better log has been read.
+        If the log with the greatest rank lost it, because text was cut from it, it is used until the better one is
+        read.
         """
         session = document.session
         row = self.db.execute(
@@ -204,10 +204,7 @@ class SqliteStore(StoreReading):
         return self.db.last_insert_rowid()
 
     def _is_rewritten(self, reading: Reading) -> bool:
-        """Return True if a log changed in another way than by growing, or is read by another reader version.
-
-        Then text of the log's session, and names of code from its outputs, may be gone.
-        """
+        """Return True if a log did not only grow, or is read by another reader version: its text may be gone."""
         old = self.db.execute(
             "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
         ).fetchone()
@@ -316,10 +313,7 @@ class SqliteStore(StoreReading):
                 self._write_commits(row, part, keep=True)
 
     def _write_commits(self, row: int, part: int, *, keep: bool) -> None:
-        """Store the words of a session's commit messages.
-
-        With `keep` False, delete the commits: they may repeat deleted text.
-        """
+        """Store the words of a session's commit messages. With `keep` False, delete the commits."""
         if not keep:
             self.db.execute("DELETE FROM commits WHERE session = ?", (row,))
         texts = [text for (text,) in self._all("SELECT text FROM commits WHERE session = ? ORDER BY name", (row,))]
@@ -444,8 +438,7 @@ class SqliteStore(StoreReading):
 def _rank(session: Session, file: LogFile) -> str:
     """Return the rank of a log. Of several logs of a session, the session is read from the log with the greatest rank.
 
-    A log with a later last turn ranks higher. Among equals, the original ranks highest, then the longest, then the
-    oldest.
+    A log with a later last turn ranks higher; then the original, the longest, and the oldest.
     """
     until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
     if session.resumed.reason == "elsewhere" and session.resumed.start == len(session.turns):

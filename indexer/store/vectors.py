@@ -25,7 +25,7 @@ ID_BYTES = 8
 
 @contextmanager
 def telling_damage(db: apsw.Connection) -> Iterator[None]:
-    """Turn an error of sqlite-vec, which has no error code for damage, into one that names the damaged table.
+    """Turn an error that sqlite-vec raises for damaged tables into one that says so: it has no error code for damage.
 
     Raises:
         apsw.CorruptError: the tables are damaged.
@@ -53,7 +53,7 @@ def slots_of(used: bytes) -> Iterator[int]:
 
 
 def faults(db: apsw.Connection) -> Iterator[str]:
-    """Yield findings about groups of vectors with a wrong shape, and chunks with a missing or misplaced vector.
+    """Yield findings about groups of vectors with a wrong shape, and about missing or misplaced vectors.
 
     The tables are read without sqlite-vec.
     """
@@ -98,11 +98,7 @@ def create(db: apsw.Connection, dimensions: int) -> None:
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
-    """Store vectors (coded by `nearest.coded`) by chunk id, in the part `part` of the index.
-
-    Raises:
-        ValueError: these vectors and the vectors of the index have different lengths.
-    """
+    """Store vectors (coded by `nearest.coded`) by chunk id, in the part `part` of the index."""
     if any(len(vector) != length(db) for vector in vectors.values()):
         raise ValueError("these vectors are not from the model of the index")
     with telling_damage(db):

@@ -182,10 +182,7 @@ def error_note(output: str) -> Masked:
 
 
 def status_and_body(output: str) -> tuple[int | None, str]:
-    """Return the exit status in the header of a shell command's output (or `None`), and the rest of the output.
-
-    A status below the header is ignored: another program printed it.
-    """
+    """Return the exit status in the header of a shell command's output (or `None`), and the rest of the output."""
     header, marker, body = output[:_HEADER_CHARACTERS].partition("\nOutput:")
     if marker and (found := _STATUS.findall(header)):  # the last one: the command stands above it
         return int(found[-1]), body
@@ -251,10 +248,7 @@ _MAX_PLACES = 8
 
 
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
-    """Return the directories or files outside the directory `began` in which a call edits or changes something.
-
-    `cwd` is the directory in which the agent made the call.
-    """
+    """Return the places outside the directory `began` in which a call, made in `cwd`, changes something."""
     line, given = command_of(arguments), next(filter(None, map(arguments.get, _PLACED)), "")
     here = _joined(cwd, given) if isinstance(given, str) else ""
     if not line or (here == began and not _GOES.search(line)):

@@ -49,10 +49,7 @@ MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """The deletion of old logs by an agent: of those without a new record for `days`, when the agent starts.
-
-    `setting` names the setting of the agent that decides this.
-    """
+    """The deletion, decided by `setting`, of logs without a new record for `days`, when the agent starts."""
 
     days: float
     setting: str
@@ -60,8 +57,7 @@ class Retention(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The position at which reading a log ended: byte `offset`, number of `lines`, and the reader's `state` to
-    continue.
+    """The position at which reading a log ended, and the reader's `state` to continue.
 
     The digest `probe` shows if the log has only grown.
     """
@@ -156,7 +152,7 @@ class AgentAdapter(Protocol):
         return None
 
     def is_composed(self, file: LogFile) -> bool:
-        """Return True if `as_file` must write a file for this log, because the log is not a file of its own.
+        """Return True if `as_file` must write a file for this log, which is no file of its own.
 
         The size of that file then differs from the log's size.
         """
@@ -197,11 +193,7 @@ class AgentAdapter(Protocol):
         return ()
 
     def time_of(self, file: LogFile) -> str:
-        """Return the time of a session's last record. File times are not reliable after a copy, sync or restore.
-
-        Raises:
-            OSError: as in `glance`.
-        """
+        """Return the time of a session's last record. File times are not reliable after a copy, sync or restore."""
         session = self.glance(file.path)
         return session.last_activity if session else ""
 
@@ -212,10 +204,7 @@ class AgentAdapter(Protocol):
         return ""
 
     def worked_at(self, file: LogFile) -> str:
-        """Return when a session was last worked on: the time in the log, else the file's time.
-
-        A file with many sessions has a time for each session.
-        """
+        """Return when a session was last worked on: the time in the log, else the file's or session's own time."""
         from indexer.transcripts.reader_state import utc
 
         return ("" if file.within else self.said_at(file)) or utc(file.mtime_ns / 1e9)
@@ -226,10 +215,7 @@ class AgentAdapter(Protocol):
         return newest and newest.path
 
     def place_of(self, directory: str) -> str:
-        """Return the common beginning of the locations of all logs of sessions in or below `directory`.
-
-        It is empty if the agent's locations do not depend on the directory.
-        """
+        """Return the common beginning of the locations of all logs of sessions in or below `directory`, or ""."""
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
@@ -254,11 +240,7 @@ class Agents:
         return iter(self._by_name.values())
 
     def __getitem__(self, name: str) -> AgentAdapter:
-        """Return the agent of this name.
-
-        Raises:
-            UnknownAgentError: no agent has this name.
-        """
+        """Return the agent of this name, or raise `UnknownAgentError`."""
         if agent := self._by_name.get(name):
             return agent
         raise UnknownAgentError(f"unknown agent {name!r}; known are {', '.join(self.names)}")

@@ -1,7 +1,4 @@
-"""Recording of a session's tool calls and results while its log is read, for any agent.
-
-It notes the files that calls edit and read, names of code, and what commands are for and whether they succeeded.
-"""
+"""Recording of calls and results while a log is read: edited and read files, names of code, purposes of commands."""
 
 from __future__ import annotations
 

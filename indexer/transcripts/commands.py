@@ -228,10 +228,9 @@ def only_looks(line: str) -> bool:
 
 
 def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that finds action lines which name a log or an export (the Markdown file of a session).
+    """Return a pattern that finds action lines which name a log in one of `places`, or an export of a session.
 
-    The output of such an action repeats another session. `places` are the log folders of agents, relative to their
-    homes.
+    The output of such an action repeats another session. `places` are log folders below the homes of agents.
     """
     return re.compile(rf"/(?:{'|'.join(map(re.escape, (_EXPORTS, *places)))})/")
 

@@ -63,8 +63,7 @@ def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
-    """Return for each of `paths` the joined hashes of the lines that an edit adds to it; nothing outside a `noting`
-    block.
+    """Return for each of `paths` the joined hashes of the lines that an edit adds to it, only in a `noting` block.
 
     `given` is the call's input, and `patch` the patch in it that names the paths, or "".
     """

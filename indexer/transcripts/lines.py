@@ -97,9 +97,9 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit for reading large logs in one command that shows or forks a session.
+    """The time limit for reading large logs in one command. All its readings of a log stop at one record.
 
-    All its readings of a log stop at one record. `measures` is True if the command also needs the sizes of records.
+    `measures` is True if the command also needs the sizes of records.
     """
 
     def __init__(self, clock: Callable[[], float], share: float, *, measures: bool) -> None:
@@ -211,10 +211,7 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """Return why a file without a record up to the line `raw` is no log; empty if it may be one that has just begun.
-
-    `reason` is the error of the line, and `read` the number of bytes so far.
-    """
+    """Return why a file without a record up to the line `raw`, with the error `reason`, is no log, or ""."""
     if reason:
         return f"{NO_LOG}no line is a valid record"
     return f"{NO_LOG}only blanks and NUL bytes" if b"\0" in raw or read > _LINE_BYTES else ""
@@ -232,8 +229,7 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
-    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` names what the caller still
-    needs.
+    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while the caller `lacks` something.
 
     Raises:
         OSError: these lines have no record, or not what the caller needs.
@@ -298,7 +294,7 @@ def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
 
 
 def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
-    """Read the rest of a long line that begins with `begun`, of one without a JSON object only about `most` bytes.
+    """Read the rest of a long line that begins with `begun`, or only `most` bytes of one without a JSON object.
 
     Return the abridged objects in the line, an error text, the line's size, and True if the line has ended.
     """

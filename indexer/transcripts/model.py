@@ -77,10 +77,7 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """Number of characters of a record that the model receives, in full and with shortened results.
-
-    `sums_up` marks the summary of a compaction (the agent's own shortening of its context).
-    """
+    """Characters of a record that the model receives, in full and with short results. A compaction `sums_up`."""
 
     characters: int = 0
     short: int = 0
@@ -138,10 +135,7 @@ class Turn:
 
     @property
     def answer(self) -> Masked:
-        """Return a person's words in the tool results of this turn: answers, and reasons to refuse a call.
-
-        They start no exchange (a prompt with its answer), since a copy must keep them with their call.
-        """
+        """Return a person's words in the tool results of this turn: answers, and reasons to refuse a call."""
         return joined("\n", [result.words for result in self.tool_results if result.words])
 
     @property
@@ -163,7 +157,7 @@ def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: st
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A prompt and all turns until the next prompt. The first exchange may lack a prompt.
+    """A prompt and all turns until the next one. The first exchange of a session may lack a prompt.
 
     `index` is its number in the session. `start` is an index into ``Session.turns``.
     """
@@ -268,10 +262,7 @@ class Session:
 
     @property
     def token_estimate(self) -> int:
-        """Return about how many tokens a fork of the whole session loads: those since its last compaction.
-
-        The fork also has the turns before a gap in the log (a record that was never written).
-        """
+        """Return about how many tokens a fork of the whole session loads, also turns before a gap in the log."""
         return self.loads()[-1] if self.resumed.start < len(self.turns) else self.instructions
 
     @cached_property
@@ -303,11 +294,7 @@ class Session:
         return tuple(loads)
 
     def compacted(self, end: int | None = None) -> int:
-        """Return how many turns a compaction (the agent's shortening of its context) drops from a fork up to the turn
-        `end`.
-
-        Turns before a gap in the log are not dropped.
-        """
+        """Return how many turns a compaction (the agent's shortening of its context) drops from a fork up to `end`."""
         if end is None and self.resumed.kept:
             return self.resumed.start - len(self.resumed.kept)
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
@@ -319,8 +306,7 @@ class Session:
 
     @property
     def beginnings(self) -> tuple[str, ...]:
-        """Return the ids of the turns with which a fork of this session may begin. They show to which family a fork
-        belongs.
+        """Return the ids of the turns with which a fork of this session may begin, which show the family of a fork.
 
         An agent copies to a fork what it loads, and may join the prompts before an answer to one. Ids that many
         sessions share are dropped: numbers, and the id of an agent's own first message, which may be made of its text.
@@ -366,7 +352,7 @@ class Session:
     def pairs(self) -> tuple[int, ...]:
         """Return the indexes of turns that complete a pair: an answer, or a call's result while no other call waits.
 
-        This depends on earlier turns alone, so a copy that ends at such a turn ends with a complete pair as well.
+        A copy of the session that ends at such a turn has only complete pairs.
         """
         points = []
         waiting: set[str] = set()
@@ -419,8 +405,7 @@ class UsedTool(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """The result of a tool call as the log has it, with the whole output, which for a shell begins with the exit
-    status.
+    """The result of a tool call as the log has it. The output of a shell begins with the exit status.
 
     `patch` is the changes of an edit as a unified diff.
     """

@@ -50,8 +50,7 @@ class _Log(NamedTuple):
 
 
 class Warm:
-    """A thread-safe cache of turns with their packed (serialized and compressed) form, so that only new turns are
-    packed.
+    """A thread-safe cache of turns with their packed (serialized and compressed) form.
 
     It only saves time: a missing entry is computed again, with an equal result.
     """
@@ -108,8 +107,8 @@ _warm = Warm()
 def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
     """Return a reader's state as compressed bytes: `facts` (JSON values), `names` without secrets, masked `turns`.
 
-    Return empty bytes if a fact contains a secret, for example in the name of a directory, since a masked fact would be
-    wrong. The log is then read from its start each time.
+    A fact with a secret, such as the name of a directory, cannot be masked. Return b"" then, so that the log is read
+    from its start each time.
     """
     if not _is_masked(facts):
         return b""
@@ -142,10 +141,7 @@ def _member(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
-    """Return the facts (JSON values) and turns that `pack` stored in `data`.
-
-    Return `None` if another version of the readers wrote the data, or if the data is damaged.
-    """
+    """Return the facts and turns that `pack` stored; `None` if they are damaged, or of another reader version."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             version, facts = orjson.loads(file.readline())
@@ -213,7 +209,7 @@ def is_path(value: object) -> TypeGuard[str]:
 
 
 def _seconds(number: float) -> float:
-    """Return a time as seconds since 1970. `number` may be in seconds, milliseconds, microseconds or nanoseconds.
+    """Return a time as seconds since 1970 from such a number of seconds, milli-, micro- or nanoseconds.
 
     Raises:
         ValueError: `number` is not a time of this century in any of these units.

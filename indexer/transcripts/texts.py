@@ -69,10 +69,7 @@ _NO_NAME = late(rf"{_FAILURE}|Error:|Untitled|New (?:chat|conversation|session)\
 
 
 def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> Masked:
-    """Return a session's title: a person's name for it, else the agent's, else the first of `prompts` with a topic.
-
-    If no prompt has a topic, the first one that is not empty is used.
-    """
+    """Return a session's title: a person's name for it, else the agent's, else the first of `prompts` with a topic."""
     if named.strip():
         return _title(named)
     if _is_a_name(by_agent):
@@ -99,10 +96,7 @@ def _asked(prompt: str) -> str:
 
 
 def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
-    """Return True if a line looks written by a person: mostly words, and unlike all others.
-
-    `lines` counts the lines of each shape (see `line_shape`).
-    """
+    """Return True if a line looks written by a person. `lines` counts the lines of each shape (see `line_shape`)."""
     line = line.strip()
     words = sum(one.isalpha() or one.isspace() for one in line)
     said = len(line.split()) >= _SENTENCE_WORDS or (not line.isascii() and _DENSE.search(line) is not None)
@@ -111,10 +105,7 @@ def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
-    """Return those of `names` that are not a session's `title`, one a line. They are searched, but not shown.
-
-    An early summary by the agent, for example, is no good title, but says how the session began.
-    """
+    """Return those of `names` that are not a session's `title`, one a line. They are searched, but not shown."""
     others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
     others.pop(title, None)
     return joined("\n", [*others][-MAX_OTHER_NAMES:])
@@ -129,10 +120,7 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns`, to replace a vague title: the subject of its last commit, or a prompt.
-
-    It is empty if the title names the work itself.
-    """
+    """Return what a session did in `turns`, if its title is vague: the subject of its last commit, or a prompt."""
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
     said = naming_work(title, chain(commits, islice(filter(None, prompts), _MAX_PROMPTS)))
