@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,7 +23,7 @@ from indexer.handed_over_actions import ASKED_US, HandoverText, parse_handover
 from indexer.lazy import dataclass, late
 from indexer.masking import Masked, joined, mask
 from indexer.masking.alternate_readings import INVISIBLE
-from indexer.safe_files import file_name, index_root, private_dir, replace_file
+from indexer.safe_files import file_name, index_root, open_regular, private_dir, replace_file
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.line_hashes import line_shape
 from indexer.transcripts.model import AgentName, Session, Turn
@@ -137,8 +136,6 @@ _LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LABEL = late(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
 _MARKED = late(r"(\*\*|`)(.*)\1")
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
 
 @dataclass(frozen=True, slots=True)
 class Export:
@@ -206,18 +203,10 @@ def write_export(path: Path, text: str) -> bool:
 def is_export(path: Path, digest: bytes) -> bool:
     """Return True if a regular file is at `path`, with content of the hash `digest`. A link is not followed."""
     try:
-        descriptor = os.open(path, _READ)
+        with open_regular(path) as file:
+            return not path.is_symlink() and hashlib.file_digest(file, _hash).digest() == digest
     except OSError:
         return False
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return False
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return hashlib.file_digest(file, _hash).digest() == digest
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def parse_front_matter(text: str) -> dict[str, str]:
@@ -317,9 +306,9 @@ def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> 
 
 def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
     """Yield a hash for each text, which includes the hash of the text before, or `seed` for the first one."""
-    parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
+    parent = _hash(_encoded(seed)).digest()
     for text in texts:
-        parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()
+        parent = _hash(parent + _encoded(text)).digest()
         yield parent
 
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from indexer.errors import IndexerError
@@ -103,7 +103,8 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
     """
     path, deadline = private_dir(state_home()) / f"{name}.lock", time.monotonic() + patience
     with ExitStack() as held:
-        with _wanting(patience):
+        # While it waits for more than a moment, it holds a lock that tells a background indexer so.
+        with held_file(path.with_name(_WAITING_LOCK), 0) if patience > LOCK_SECONDS else nullcontext():
             while True:
                 left = max(0.0, deadline - time.monotonic())
                 if held.enter_context(held_file(path, min(left, LOOK_SECONDS) if waiting else left)):
@@ -111,16 +112,6 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
                 if waiting is None or time.monotonic() >= deadline:
                     raise IndexBusyError("another process is indexing")
                 waiting()
-        yield
-
-
-@contextmanager
-def _wanting(patience: float) -> Iterator[None]:
-    """Hold a lock which tells a background indexer that this process waits for the index, if for more than a moment."""
-    if patience <= LOCK_SECONDS:
-        yield
-        return
-    with held_file(private_dir(state_home()) / _WAITING_LOCK, 0):  # where it is not had, another one waits, too
         yield
 
 

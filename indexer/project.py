@@ -14,6 +14,7 @@ from pathlib import Path
 
 from indexer.errors import IndexerError
 from indexer.lazy import dataclass
+from indexer.safe_files import open_regular
 
 #: Maximum size of a `.git` file, which contains one path.
 _PATH_BYTES = 4096 + len("gitdir: \r\n")
@@ -208,14 +209,11 @@ def text_of_regular(file: Path, most: int = _MAX_BYTES) -> str:
     Raises:
         OSError: the file cannot be read, is no regular file, or is larger.
     """
-    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        info = os.fstat(opened)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
-            raise OSError(f"{file} is not a regular file, or is too large")
-        return os.fsdecode(os.read(opened, most))
-    finally:
-        os.close(opened)
+    with open_regular(file) as opened:
+        text = opened.read(most + 1)
+    if len(text) > most:
+        raise OSError(f"{file} is too large")
+    return os.fsdecode(text)
 
 
 #: The beginning of the key of a project that is known by a commit only. Keys of directories begin with a slash.

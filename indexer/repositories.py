@@ -30,6 +30,7 @@ from indexer.project import (
     top_of,
     worktree_named,
 )
+from indexer.safe_files import open_regular
 
 NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 #: An object's name that git has shortened so that it is unique. Only for SHA-1.
@@ -365,11 +366,9 @@ def _below(directory: Path, old: str, new: str) -> Path:
 
 def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
     """Return the last lines of a git folder's reflog (the list of commits at which HEAD was), up to `most` bytes."""
-    with suppress(OSError):  # there is none, or it is a directory or a pipe
-        opened = os.open(common / "logs" / "HEAD", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with os.fdopen(opened, "rb") as file:
-            file.seek(max(0, os.fstat(opened).st_size - most))
-            return file.read(most).splitlines()
+    with suppress(OSError), open_regular(common / "logs" / "HEAD") as file:  # or there is none
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+        return file.read(most).splitlines()
     return []
 
 

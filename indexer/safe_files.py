@@ -266,7 +266,7 @@ _PIECE_BYTES = 1 << 20
 
 def open_regular(path: Path | str) -> IO[bytes]:
     """Open `path` for reading, uncompressed. A FIFO, socket or directory raises `OSError` instead of blocking."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"not a regular file: {path}")

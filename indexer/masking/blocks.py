@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from indexer.lazy import late
 from indexer.masking.alternate_readings import View
-from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, lines_at, monotone, positions_of
+from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, lines_at, monotone
 from indexer.masking.value_checks import (
     is_alone,
     is_hard,
@@ -54,10 +54,7 @@ _RULE = late(r"[|+]?[ \t]{0,8}:?-{2,}[-:|+ \t]*")
 #: A cell of a table whose cells are separated by blanks only.
 _CELL = late(r"\S+(?: \S+)*")
 _CODES_BEGIN = late(expanded("{codes_begin}"))
-_CODES_BEGIN_WITH = (
-    *("recovery", "backup", "wiederherstellung", "scratch"),
-    *("codes de", "code de", "digos de", "digo de", "codici di"),
-)
+_CODES_BEGIN_WITH = late("recovery|backup|wiederherstellung|scratch|codes? de|digos? de|codici di")
 _BEHIND = late(r"[\"']?\s?[:=]\s?\[?[\"']?|[ ](?:(?:is|was|ist|est|es)[ ])?(?=\d{8}\b|[0-9a-z]{4,8}-[0-9a-z]{4,8}\b)")
 _CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{6,10}|\d{4} \d{4})(?![\w/(:]|\.\w|-)")
 _VALUE_OF = late(expanded(r"alue(?<=[vV]alue)(?<![\w-][vV]alue){before_value}([^\"'\s\\]{8,4096})\\{0,3}[\"']"))
@@ -242,9 +239,9 @@ def _is_cell(value: str) -> bool:
 
 def _codes(text: str) -> Iterator[Span]:
     """Yield recovery codes (for a lost second factor): several alike codes behind words that announce them."""
-    lower, done = text.lower(), 0
-    for place in sorted(place for sign in _CODES_BEGIN_WITH for place in positions_of(lower, sign)):
-        if place >= done and (begin := _CODES_BEGIN.match(text, place)):
+    done = 0
+    for sign in _CODES_BEGIN_WITH.finditer(text.lower()):
+        if sign.start() >= done and (begin := _CODES_BEGIN.match(text, sign.start())):
             codes = _alike(text, begin.end()) or _one(text, begin.end())
             done = codes[-1].end() if codes else done
             yield from (_span(code, 0, "recovery-code") for code in codes)

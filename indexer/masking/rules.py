@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import AnyStr, NamedTuple
+from typing import NamedTuple
 
 from indexer.lazy import late
 
@@ -57,14 +57,6 @@ def ended(text: str, position: int, most: int) -> int:
     """Return the end of the line at `position`, but at most `most` characters behind it."""
     end = text.find("\n", position, position + most)
     return end if end >= 0 else position + most
-
-
-def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
-    """Yield the positions of `needle` in `text`, without overlaps."""
-    position = text.find(needle)
-    while position >= 0:
-        yield position
-        position = text.find(needle, position + len(needle))
 
 
 def monotone(value: str) -> bool:

@@ -256,9 +256,7 @@ def masked_screen(text: str) -> str:
         spans += _cut_at(text, match.start())
     if wraps:
         joined = View(text, ((start, end, "") for start, end in wraps))
-        for span in spans_of(joined.text):
-            start, end = joined.original(span.start, span.end)
-            spans.append(Span(start, span.source, end, span.kind))
+        spans += _read_as(joined, spans_of(joined.text))
     return redact(hidden(text, spans))
 
 

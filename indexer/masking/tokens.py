@@ -48,6 +48,7 @@ class Literals:
 
 
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+_TOKEN_REST = re.compile("[A-Za-z0-9_-]*+")
 #: A run of as many characters as every known token has.
 _LONG_RUN = b"a" * 20
 _CONTROL = b"c"
@@ -267,10 +268,4 @@ def _matches(rule: Rule, text: str, lines: list[tuple[int, int]]) -> Iterator[Sp
 
 def _token_end(text: str, end: int) -> int:
     """Return the end of the run of token characters at `end`, so that the whole of a longer token is masked."""
-    while end < len(text) and _in_token(text[end]):
-        end += 1
-    return end
-
-
-def _in_token(character: str) -> bool:
-    return character.isascii() and (character.isalnum() or character in "_-")
+    return _TOKEN_REST.match(text, end).end()  # type: ignore[union-attr]

@@ -158,20 +158,13 @@ def line_shape(line: str) -> str:
 
 def error_signatures(output: str) -> list[str]:
     """Return the shapes (see `line_shape`) of those error lines in an output that identify an error, in order."""
-    if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
-        output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
-    if "\x1b" in output:
-        output = _COLORS.sub("", output)
     found = (line_shape(line) for line in _telling(output) if not _QUOTED.match(line))
     return list(islice(dict.fromkeys(line for line in found if _is_its_own(line)), MAX_ERROR_LINES))
 
 
 def error_lines(output: str) -> Iterator[str]:
     """Yield the error lines in an output verbatim, including lines that every program prints."""
-    if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
-        output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
-    found = _COLORS.sub("", output) if "\x1b" in output else output
-    yield from (line[:_MAX_LINE_CHARACTERS] for line in islice(dict.fromkeys(_telling(found)), MAX_ERROR_LINES))
+    yield from (line[:_MAX_LINE_CHARACTERS] for line in islice(dict.fromkeys(_telling(output)), MAX_ERROR_LINES))
 
 
 @cache
@@ -183,6 +176,10 @@ def _searched() -> AhoCorasick:
 
 
 def _telling(output: str) -> Iterator[str]:
+    if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
+        output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
+    if "\x1b" in output:
+        output = _COLORS.sub("", output)
     lower, end = output.lower(), 0
     if len(lower) != len(output):  # as a few letters do
         output = lower
