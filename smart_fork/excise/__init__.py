@@ -1,7 +1,6 @@
 """Cuts (removes) turns out of a transcript, so that its agent can still resume the session. See docs/how-to/excise.md.
 
-Scripts import names from this package. The module `scripts` defines them, and is imported when the first of them is
-used.
+Names for scripts, such as `smart_fork.excise.cut`, are imported from the module `api` at their first use.
 """
 
 from importlib import import_module
@@ -12,4 +11,4 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if find_spec(f"{__name__}.{name}"):  # a module of this package, which is about to be imported
         raise AttributeError(name)
-    return getattr(import_module(f"{__name__}.scripts"), name)
+    return getattr(import_module(f"{__name__}.api"), name)

@@ -12,10 +12,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class CutRequest:
-    """A request to cut (remove) turns out of a session, or to mask its secrets.
-
-    `follow` is true if copies, branches and the index are changed too.
-    """
+    """A request to cut turns out of a session, or to mask its secrets. With `follow`, its copies are cut too."""
 
     reference: str | None = None
     turns: str = said(
@@ -50,7 +47,7 @@ class CutRequest:
 
 @value
 class CutFile(Value):
-    """A copy or branch of the cut session from which the cut records were removed as well."""
+    """A copy or branch of the cut session from which the records were removed as well."""
 
     session_id: str
     path: str
@@ -60,7 +57,7 @@ class CutFile(Value):
 
 @value
 class UncutFile(Value):
-    """A file from which the records of a cut were not removed, and the reason."""
+    """A file that still has the cut records, and the reason."""
 
     path: str
     reason: str
@@ -68,10 +65,9 @@ class UncutFile(Value):
 
 @record
 class IndexAfterCut(Value):
-    """The state of the index after a cut (a removal of turns from a log).
+    """The state of the search index after a cut.
 
-    `updated` is true if the index has read the changed logs again, and `read` is the number of these logs. `erased` is
-    true if no file of the index has the old text of these logs.
+    `read` is the number of changed logs that were indexed again. `erased` is true if no index file has their old text.
     """
 
     updated: bool
@@ -82,10 +78,10 @@ class IndexAfterCut(Value):
 
 @record
 class Excised(Value):
-    """The answer of a cut. `removed` has the ids of the turns that the cut removed, or would remove in a dry run.
+    """The answer of a cut. `removed` has the ids of the turns that were cut, or would be in a dry run.
 
-    `next` is the command to run next. The answer of a dry run has no fields from `followed` on. `index` and `erased`
-    are set only if the cut was also made in copies of the session.
+    `next` is the command to run next. A dry run sets no field from `followed` on. `index` and `erased` are set only if
+    copies of the session were cut too.
     """
 
     session_id: str
@@ -124,10 +120,7 @@ class Parent(Value):
 
 @record
 class Trimmed(Excised):
-    """The answer of a cut that leaves the session as it is and writes a copy without the cut records.
-
-    `new_session_id` and `new_path` are the id and path of the copy. `parent` is the session that was copied.
-    """
+    """The answer of a cut that leaves session `parent` unchanged and writes a copy of it without the cut records."""
 
     agent_type: str
     title: str
@@ -143,8 +136,8 @@ class Trimmed(Excised):
 class Restored(Value):
     """A transcript that was restored from a snapshot (a file's content before a cut).
 
-    `restored` is the id of that snapshot. `snapshot` is a new one, with the content before the restoring; it is `None`
-    if nothing changed.
+    `restored` is the id of that snapshot. `snapshot` has the content before the restoring, or is `None` if nothing
+    changed.
     """
 
     session_id: str
@@ -157,8 +150,7 @@ class Restored(Value):
 class RolledBack(Restored):
     """The answer of a rollback (the undoing of a cut): the restored transcript.
 
-    A cut may have changed other files too. `followed` are those that were restored as well, `left` those that could
-    not be restored.
+    `followed` are other files that the cut had changed and that were restored too. `left` could not be restored.
     """
 
     followed: tuple[Restored, ...]
@@ -177,10 +169,7 @@ class FileWithCutText(Value):
 
 @value
 class Remnant(Value):
-    """A file of smart-fork's own that still contains words cut from a session.
-
-    `kind` is, for example, "export" (a session's Markdown file) or "log".
-    """
+    """A file of smart-fork's own that still has words cut from a session. `kind` is, for example, "export" or "log"."""
 
     path: str
     kind: str
@@ -207,10 +196,9 @@ class Soundness(Value):
 
 @value
 class Suggestion(Value):
-    """Turns that could be cut.
+    """Turns that could be cut. ``excise cut RANGE`` would save about `tokens` tokens.
 
-    `range` can be passed to ``excise cut``, which then saves about `tokens` tokens. If the turns have a secret, the
-    suggested command masks the secret instead.
+    If the turns have a secret, `command` masks the secret instead.
     """
 
     kind: str

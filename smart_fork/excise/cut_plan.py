@@ -1,5 +1,4 @@
-"""The plan of a cut (a removal of turns), and the checks of a transcript: tool calls have results, and parent links
-lead to turns.
+"""The plan of a cut, and the checks of a transcript: tool calls have results, and parent links lead to turns.
 
 The checks run before a cut, after it (``excise verify``), and before a shared session is sent.
 """
@@ -37,10 +36,7 @@ def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[Tra
 
 
 def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str]:
-    """Return `to_cut`, and the ids of all turns that must be cut together with these turns.
-
-    They are, for example, further lines of the same records, and the results of tool calls that are cut.
-    """
+    """Return `to_cut` with the ids of all turns to cut with them, such as the results of tool calls that are cut."""
     dependents = same_records(turns)
     for turn, _, owner in _pairs(turns):
         dependents[owner.id].append(turn.id)
@@ -48,10 +44,7 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
-    """Map each turn's id to the ids of the other lines with the same record. A merged session may have a record twice.
-
-    Turns whose record occurs once are missing. Lines with equal keys and different timestamps are different records.
-    """
+    """Map a turn's id to the ids of all lines with its record, if there are several, as in a merged session."""
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for turn in turns:
         if turn.key and not turn.inherited:
@@ -60,10 +53,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
 
 
 def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return the ids of the titles and summaries that repeat text of cut turns (`gone`).
-
-    A title or summary stays if a remaining turn has the text too.
-    """
+    """Return the ids of the titles and summaries that repeat text only of cut turns (`gone`)."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)
@@ -74,7 +64,7 @@ def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> se
 
 
 def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:
-    """Return a warning for each tool result that would be cut while its tool call stays. `to_cut` has turn ids."""
+    """Return a warning for each tool result that would be cut (its turn is in `to_cut`) while its tool call stays."""
     gone = set(to_cut)
     return sorted({
         CutWarning(turn.id, f"holds the result of {call}, but its call stays in turn {owner.id}")
@@ -103,8 +93,7 @@ def calls_without_result(turns: Sequence[TranscriptTurn]) -> set[str]:
 def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, str, TranscriptTurn]]:
     """Yield for each tool result: its turn, the id of its tool call, and the turn with that call.
 
-    Several calls may have the same id. Then the last call before the result is taken; without one, the first call
-    after it. Results with an empty id are skipped.
+    If several calls have the same id, the last one before the result counts, or else the first one after it.
     """
     first: dict[str, TranscriptTurn] = {}
     for turn in reversed(turns):
@@ -119,10 +108,9 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
 
 
 def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
-    """Return a warning for each tool call in the session that lost its result by a cut.
+    """Return a warning for each tool call whose result was cut. `cut` has the ids of such calls.
 
-    `cut` has the ids of the calls whose result was cut. Other calls without a result get no warning, since agents also
-    leave such calls.
+    Other calls without a result get no warning: agents leave such calls themselves.
     """
     left = {*cut} & calls_without_result(session.turns)
     return sorted(
@@ -134,7 +122,7 @@ def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[Cut
 
 
 def broken_links(session: Transcript) -> list[CutWarning]:
-    """Return a warning for each turn that names a parent turn which is not in the session's file."""
+    """Return a warning for each turn whose parent turn is not in the session's file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
     return [
         CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
@@ -144,9 +132,7 @@ def broken_links(session: Transcript) -> list[CutWarning]:
 
 
 class Refused(SmartForkError):
-    """The error for a cut that has a problem or a warning. The cut is not made; with ``--force`` it is made
-    nevertheless.
-    """
+    """A cut has a problem or a warning and was not made. ``--force`` makes it nevertheless."""
 
     code = "refused"
 
@@ -156,9 +142,8 @@ class CutPlan:
     """A planned cut of a session. Nothing is written yet.
 
     `seeds` are the ids of the turns that the user named, and `gone` the ids of all turns to cut. `repeated` are
-    bookkeeping lines to cut, since they only repeat cut turns. `relinked` are turns that get another parent. `edits`
-    has the new bytes of rewritten lines, by their position in the session. `apart` are the keys of lines to rewrite in
-    other files of the session.
+    bookkeeping lines that only repeat cut turns. `relinked` turns get another parent. `edits` has the new bytes of
+    lines by position. `apart` are the keys of lines to rewrite in other files of the session.
     """
 
     session: Transcript
@@ -174,10 +159,9 @@ class CutPlan:
 
     @classmethod
     def of(cls, session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Self:
-        """Plan to cut the turns with the ids in `to_cut`. The plan includes the warnings and problems.
+        """Plan to cut the turns with the ids in `to_cut`.
 
-        A turn names its parent, the turn before it. With `relink`, a turn whose parent is cut gets the nearest
-        remaining turn above as its parent.
+        With `relink`, a turn whose parent is cut gets the nearest remaining turn above as its parent.
         """
         turns = session.turns
         seeds = frozenset(to_cut) & {turn.id for turn in turns}
@@ -201,10 +185,9 @@ class CutPlan:
     def masking(
         cls, session: Transcript, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True
     ) -> Self:
-        """Plan to mask secrets and to cut the turns in `ids`.
+        """Plan to replace secrets by masks such as "[REDACTED:aws-key]", and to cut the turns in `ids`.
 
-        Each secret is replaced by a mask that names the kind of secret. Masked are the turns of `among`, or all turns
-        if it is `None`. Only lines of the session's own file are masked.
+        Secrets are masked in the turns of `among`, or in all turns of the session's own file if it is `None`.
         """
         if among is not None:
             same = same_records(session.turns)
@@ -239,7 +222,7 @@ class CutPlan:
 
     @property
     def changes(self) -> bool:
-        """Return True if the plan changes any line of the session's files."""
+        """True if the plan changes any line of the session's files."""
         return bool(self.gone or self.edits or self.apart)
 
     @property
@@ -258,11 +241,7 @@ class CutPlan:
         return AGENTS.cutter_of(self.session.tool).beside(self.session.source_path, self.removed)
 
     def refuse(self) -> None:
-        """Raise an error if the plan has problems or warnings. ``--force`` skips this check.
-
-        Raises:
-            Refused: there are warnings or problems; nothing was written.
-        """
+        """Raise `Refused` if the plan has problems or warnings. ``--force`` skips this check."""
         if self.problems:
             raise Refused(
                 "; ".join(self.problems),
@@ -277,7 +256,7 @@ class CutPlan:
             )
 
     def report(self, *, dry_run: bool) -> Excised:
-        """Return the plan as an `Excised`, the answer that the commands print."""
+        """Return the plan as the answer that the commands print."""
         session = self.session
         gone = [turn.id for turn in self.removed]
         turns = zip(session.numbers, session.turns, strict=True)
@@ -327,9 +306,8 @@ def _mask(
 ) -> tuple[dict[int, bytes], Counter[str], set[str]]:
     """Mask the secrets in a session's lines: in the turns of `among`, or in all turns if it is `None`.
 
-    `before` has, by position, the lines that the plan rewrites anyway, with their new bytes. Return the masked lines
-    by position, the number of secrets of each kind, and the ids of turns to cut instead. A turn that has nothing but
-    signed thinking cannot be masked, so it is cut.
+    `before` has, by position, lines that the plan rewrites anyway. Return the masked lines by position, the number of
+    secrets of each kind, and the ids of turns to cut instead, since they have nothing but signed thinking.
     """
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
@@ -381,10 +359,9 @@ def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, 
 
 
 def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Remove from `new` the thinking blocks that masking changed: agents sign these blocks, so changed ones are
-    invalid.
+    """Remove from `new`, the masked copy of `record`, the thinking blocks that masking changed: agents sign them.
 
-    `record` is the unmasked record, and `new` its masked copy. Return False if `new` has no content left.
+    Return False if `new` has no content left.
     """
     message = new.get("message")
     content, before = dict_in(message).get("content"), dict_in(record.get("message")).get("content")
@@ -405,8 +382,8 @@ def _collecting(
 ) -> tuple[Callable[[str], str], Callable[[list[str]], list[str]]]:
     """Return two masking functions: one for a text, and one for a list of lines that form one text.
 
-    Both append the kinds of the masked secrets to `found`. `keys` are lines of known private keys, which are masked
-    wherever they occur.
+    Both append the kinds of the masked secrets to `found`. `keys` are lines of private keys, masked wherever they
+    occur.
     """
 
     def change(text: str) -> str:
@@ -430,10 +407,9 @@ _ChangeAll = Callable[[list[str]], list[str]]
 
 
 def map_texts(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
-    """Return a copy of a JSON value in which `change` is applied to every text.
+    """Return a copy of a JSON value with `change` applied to every text. A text that is JSON stays valid JSON.
 
-    If the items of a list form one text, `lines` changes them together. A text that is itself JSON is still valid JSON
-    afterwards.
+    If the items of a list form one text, `lines` changes them together.
     """
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)

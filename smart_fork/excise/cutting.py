@@ -92,7 +92,7 @@ def cut(
 
 
 def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
-    """Return the plan of the requested cut. Write nothing. Raises the errors of `cut`."""
+    """Return the plan of the requested cut. Write nothing."""
     steps = _steps(progress, 2, "reading the session")
     next(steps)
     session = transcript.resolve_transcript(request.reference, request.tool, request.composer, numbered=True)
@@ -103,7 +103,7 @@ def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
 
 
 def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progress | None) -> Excised:
-    """Cut the session and its copies, and erase the text from smart-fork's own data. Return the completed `outcome`."""
+    """Cut the session and its copies, and erase the text from smart-fork's own data."""
     session = planned.session
     descent = derived_from(session, change.keys | change.masked)
     if not change.follows:
@@ -142,10 +142,7 @@ def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progr
 def _completed(
     outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
-    """Complete the answer of a cut: add `remains` (places that may still have the text), `snapshots`, and `discard`.
-
-    `snapshots` have the old content of the sessions in `ids`; `discard` is the command that deletes them.
-    """
+    """Add to a cut's answer the places that may still have the text, and the `snapshots` with the old content."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
     return replace(outcome, remains=tuple(_places_outside(planned, descent, others)), snapshots=kept, discard=discard)
@@ -184,7 +181,7 @@ def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descend
 
 
 def _named_after(planned: CutPlan) -> Iterator[str]:
-    """Yield the worktrees and git branches of the session's workers (agents) that are named after a cut prompt."""
+    """Yield the worktrees and git branches of the session's workers that are named after a cut prompt."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""
@@ -237,7 +234,7 @@ def _refuse_inherited(planned: CutPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastCut:
-    """A cut that was not undone. A rollback to its `snapshot` undoes it in all `files` that it changed."""
+    """A cut that can be undone, in all `files` that it changed, by a rollback to `snapshot`."""
 
     snapshot: str
     made: str
@@ -246,7 +243,7 @@ class LastCut:
 
 
 def last_cut(session_id: str) -> LastCut | None:
-    """Return the newest cut of a session's log or of a copy of the log, if it can be undone and was not undone."""
+    """Return the newest cut of a session's log or of its copies, if it can still be undone."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.noted_changes()
     sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
@@ -260,7 +257,7 @@ def last_cut(session_id: str) -> LastCut | None:
 
 @dataclass(frozen=True, slots=True)
 class _Undoing:
-    """The options of one rollback (undoing of a cut), which apply to each file that it restores."""
+    """The options of one rollback (undoing of a cut), for each file that it restores."""
 
     force: bool
     disk: Disk
@@ -271,10 +268,9 @@ class _Undoing:
 def rollback(
     identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
 ) -> RolledBack:
-    """Restore a transcript from a snapshot (a file's content before a cut or rollback).
+    """Restore a transcript, and all files that the same cut or rollback changed, from a snapshot (their old content).
 
-    All other files that the same cut or rollback changed are restored too; files that cannot be restored are named in
-    `left`. The present content is kept as a new snapshot. With `to`, only one file is written, at that path.
+    The present content becomes a new snapshot. With `to`, only one file is written, at that path.
 
     Raises:
         NotFound, Usage: no snapshot matches, or the path of its file is unknown.
@@ -305,9 +301,7 @@ def rollback(
 
 
 def _changed_with(entry: snapshots.NotedChange, logged: Iterable[snapshots.NotedChange]) -> list[snapshots.NotedChange]:
-    """Return the changes that the cut or rollback of `entry` made to other files than `entry` names, one for each
-    file.
-    """
+    """Return the newest change of each other file that the cut or rollback of `entry` changed."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
@@ -324,7 +318,6 @@ def _put_back_other(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored
 
 
 def _delete_again(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
-    """Delete a file next to a transcript again: a cut had deleted it, and a rollback had restored it."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
     before = snapshots.save(path, entry.session_id, undoing.now, disk=undoing.disk)
     snapshots.note(
@@ -356,9 +349,6 @@ def _put_back(
 
 
 def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
-    """Return True if the session's file already has the content of the snapshot, so that nothing needs to be
-    restored.
-    """
     if session.stamp is None:
         return False
     files = AGENTS.files_of(session.tool)
@@ -454,7 +444,7 @@ def _planned_copy(session: Transcript, turns: str, ids: Sequence[str], *, secret
 
 
 def _name(planned: CutPlan, parent: Conversation) -> str:
-    """Return the copy's title: the parent's, or if that quotes a cut prompt, a title made from a remaining prompt."""
+    """Return the parent's title; if that quotes a cut prompt, a title made from a remaining prompt."""
     staying = planned.survivors
     gone = titles.marks(key for turn in planned.removed for key in turn.says)
     gone -= titles.marks(key for turn in staying for key in turn.says)
@@ -464,7 +454,6 @@ def _name(planned: CutPlan, parent: Conversation) -> str:
 
 
 def _conversation(session: Transcript, now: datetime) -> Conversation:
-    """Return the session to copy, as its agent's reader reads it. Refuse a session that its agent is writing."""
     conversation = session.conversation
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "It has no prompt.")
@@ -474,7 +463,7 @@ def _conversation(session: Transcript, now: datetime) -> Conversation:
 
 
 def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
-    """Write the copy at `target`, and the files next to it. After an error, delete what was written.
+    """Write the copy and the files next to it. After an error, delete what was written.
 
     Return a sentence for each file that is missing next to the parent's log.
     """

@@ -1,8 +1,7 @@
-"""The erasing of text from smart-fork's own data: worker registry, worker output, logs, kept copies (of agents' logs),
-index.
+"""Erases text from smart-fork's own data: worker registry, worker output, logs, kept copies of logs, index.
 
-Erased are text that was cut from a session, and all text of forgotten sessions. Agents' own logs are not touched here.
-Snapshots (contents of files before a cut) stay, since a cut is undone with them.
+Erased are texts cut from a session, and all texts of forgotten sessions. Agents' logs are not touched. Snapshots
+(contents of files before a cut) stay, since a cut is undone with them.
 """
 
 from __future__ import annotations
@@ -60,14 +59,10 @@ _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
 def note_pending(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
-    """Store a note about a cut (a removal of turns) before it is made, and return the note's number.
+    """Store a note about a cut before it is made, and return the note's number. The note has none of the cut words.
 
-    The note contains none of the cut words. If this process is killed, `run_pending` reads the note later. It
-    completes the cut of the session and its copies, and erases their text for all `session_ids`. `change` is the id of
-    the cut.
-
-    Raises:
-        OSError: the note cannot be stored.
+    If this process is killed, `run_pending` completes the cut with id `change`, and erases the text of all
+    `session_ids`.
     """
     return _note({
         "path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids), "change": change,
@@ -75,12 +70,7 @@ def note_pending(session: Transcript, session_ids: Collection[str], change: str 
 
 
 def note_cut_done(note: int) -> None:
-    """Record in a cut's note (see `note_pending`) that all files are cut. Only the erasing from smart-fork's data is
-    missing.
-
-    Raises:
-        OSError: the note cannot be changed.
-    """
+    """Record in a cut's note (see `note_pending`) that all files are cut, so that only the erasing is pending."""
     state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
 
@@ -92,12 +82,9 @@ def _note(facts: dict[str, object]) -> int:
 
 
 def erase_again(reference: str | None, tool: str = "auto") -> bool:
-    """Erase again the text that was cut from a session, in copies of the session and in smart-fork's own files.
+    """Erase again the text that was cut from a session, in its copies and in smart-fork's own files.
 
     Return True if no cut text is known to be left.
-
-    Raises:
-        NotFound, Usage: no transcript matches.
     """
     session = resolve_transcript(reference, tool)
     changes = [one.change for one in snapshots.cuts(written_path(session)) if one.change]
@@ -108,10 +95,9 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Run the erasures that stored notes of cuts ask for (see `note_pending`). Notes of other live processes are
-    skipped.
+    """Run the erasures that stored notes ask for (see `note_pending`), except those of other live processes.
 
-    Return True if no note is left. `known` maps numbers of notes to the cut words, so that these sessions are not read
+    Return True if no note is left. `known` maps numbers of notes to the cut words, which saves reading the sessions
     again.
     """
     try:
@@ -124,10 +110,7 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
 
 
 def _is_erased_elsewhere() -> bool:
-    """Erase deleted text from the index of qmd, an optional search program.
-
-    Return True if that succeeded, or if qmd is not used.
-    """
+    """Erase deleted text from the index of qmd, an optional search program. Return True without qmd."""
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 
@@ -175,10 +158,9 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
 def erase(
     agent: AgentName | None, session_ids: Collection[str], words: Iterable[str], staying: Iterable[str] = ()
 ) -> bool:
-    """Erase words from smart-fork's data about `session_ids`, except from index, exports (Markdown files) and
-    snapshots.
+    """Erase words from smart-fork's data about `session_ids`, except from the index, exports and snapshots.
 
-    The words of the texts in `words` are erased, unless a text in `staying` has them. Return True if that succeeded.
+    A word is erased if a text in `words` has it and no text in `staying`. Return True if that succeeded.
     """
     wanted = words_in(*words) - words_in(*staying)
     if not wanted or not state_home().is_dir():
@@ -204,12 +186,12 @@ def erase(
 
 
 def _remove_older_indexes() -> None:
-    """Delete older indexes, which were set aside because they were damaged: they may hold erased text."""
+    """Delete indexes that were set aside because they were damaged: they may hold erased text."""
     remove_older(index_db(), datetime.now(UTC).isoformat())
 
 
 def forget_workers(session_id: str) -> bool:
-    """Erase the names, prompts and output of a session's workers; the registry still lists the workers themselves.
+    """Erase the names, prompts and output of a session's workers. The registry still lists the workers.
 
     Return True if no trace of the erased text is left in the registry's file.
     """
@@ -228,17 +210,14 @@ def forget_workers(session_id: str) -> bool:
 
 
 def _drop_kept_parts(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
-    """Delete parts of smart-fork's copy of a log that contain one of the words.
-
-    Such parts are files that belong next to the log, such as long outputs.
-    """
+    """Delete files beside smart-fork's copy of a log, such as long outputs, that have one of the words."""
     texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
     if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
 
 
 def _erase_registry(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
-    """Remove the words from entries of the worker registry: those of workers that belong to the sessions.
+    """Remove the words from the registry entries of workers that belong to the sessions.
 
     Return the workers of other sessions, and True if no trace of the words is left in the registry's file.
     """
@@ -298,9 +277,8 @@ FORGET_SECONDS = 60.0
 class Removal(Value):
     """The answer of ``forget``. `jsonl_path` is the agent's own log, which is unchanged.
 
-    `erased` is true if no file of smart-fork has the session's text; it is `None` after an undo. `left` names the logs
-    of sessions made from the forgotten one, since they still have its text. For such a session whose log is deleted,
-    `left` names smart-fork's own files of it.
+    `erased` is true if no file of smart-fork has the session's text; it is `None` after an undo. `left` names files
+    that still have the text: logs of sessions made from the forgotten one, or smart-fork's files of them.
     """
 
     session_id: str
@@ -314,8 +292,7 @@ class Removal(Value):
 def forget(reference: str) -> Removal:
     """Forget a session: delete its export (a Markdown file), copies, snapshots, passages and vectors.
 
-    `reference` is an id or a part of one. The session is first put on the list of forgotten sessions. If the deletion
-    is interrupted, the next indexing completes it.
+    If the deletion is interrupted, the next indexing completes it.
 
     Raises:
         SmartForkError: no session matches, or another process is indexing for too long.

@@ -1,4 +1,4 @@
-"""The suggestions of turns to cut, each with a reason (``excise suggest``). Nothing is cut here."""
+"""Suggests turns to cut, each with a reason (``excise suggest``). Nothing is cut here."""
 
 from __future__ import annotations
 
@@ -26,20 +26,14 @@ _REVERT = re.compile(
 
 
 def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
-    """Return the ranges that could be cut from a transcript. Secrets come first, then the largest savings.
-
-    Raises:
-        NotFound, Usage: no transcript matches.
-    """
+    """Return the ranges that could be cut from a transcript. Secrets come first, then the largest savings."""
     session = resolve_transcript(reference, tool, numbered=True)
     found = suggestions(session)
     return Suggestions(session.session_id, session.tool, str(session.source_path), session.tokens, tuple(found))
 
 
 def suggestions(session: Transcript) -> list[Suggestion]:
-    """Return the suggested cuts for a loaded session. Turns that the session reads from its parent's file are
-    ignored.
-    """
+    """Return the suggested cuts for a loaded session, except of turns that are in its parent's file."""
     found = [
         *_reverted(session), *_repeated_outputs(session), *_unused_outputs(session), *_secrets(session),
     ]  # fmt: skip
@@ -47,9 +41,7 @@ def suggestions(session: Transcript) -> list[Suggestion]:
 
 
 def _reverted(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest edits that were reverted: the turns from the first edit after a prompt to the command that reverted the
-    edits.
-    """
+    """Suggest reverted edits: the turns from the first edit after a prompt to the command that reverted it."""
     began: int | None = None
     for position, turn in enumerate(session.turns):
         if turn.is_parents:
@@ -66,7 +58,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest long tool outputs that occur again later in the same words; the last occurrence is not suggested."""
+    """Suggest long tool outputs that are repeated later, except the last occurrence."""
     last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
         if turn.is_parents or not turn.tool_results or turn.token_est < MIN_REPEATED_TOKENS:
@@ -78,7 +70,7 @@ def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest long tool outputs if no later turn mentions a name (of a file or function) that they contain."""
+    """Suggest long tool outputs of whose names (of files or functions) no later turn mentions any."""
     mentioned: set[str] = set()
     for turn in reversed(session.turns):
         if turn.is_parents:
@@ -114,10 +106,9 @@ def _suggestion(session: Transcript, kind: str, ids: Collection[str], reason: st
 
 
 def _with_calls(session: Transcript, turn: TranscriptTurn) -> list[str]:
-    """Return the ids of the turns to cut, so that the tool results of `turn` are removed.
+    """Return the ids of the turns to cut in order to remove the tool results of `turn`.
 
-    A result is cut together with its call. So these are the turns that have calls of these results and no other calls.
-    If there is no such turn, return the id of `turn`.
+    A result is cut with its call, so these are the turns with no other calls; if there is none, `turn` itself.
     """
     wanted = {result.tool_use_id for result in turn.tool_results}
     calls = [one for one in session.turns if one.tool_calls and {call.id for call in one.tool_calls} <= wanted]
@@ -140,7 +131,7 @@ def _texts(turn: TranscriptTurn) -> list[str]:
 
 
 def _outputs(turn: TranscriptTurn) -> Sequence[str]:
-    """Return the texts of a turn's tool results. Copies of them in other fields of the record are left out."""
+    """Return the texts of a turn's tool results, without their copies in other fields of the record."""
     found = []
     for _, record in decode_line(turn.raw)[0]:
         message = record.get("message") or record.get("payload") or record.get("bubble")

@@ -1,7 +1,7 @@
-"""The search for cut words, runs of four words and secrets: in lines of logs, and in smart-fork's own files.
+"""Searches cut words, runs of four words and secrets in lines of logs, and in smart-fork's own files.
 
-A found word proves nothing if it also occurs in another session or in smart-fork's own messages. The answers name only
-files, and never the found words.
+A found word proves nothing if it also occurs in another session or in smart-fork's own messages. Answers name files,
+never the found words.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+import zstandard
 from ahocorasick_rs import BytesAhoCorasick
 
 from indexer.export import export_path
@@ -67,12 +68,12 @@ def runs_of(lines: Iterable[bytes]) -> set[str]:
 
 
 def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
-    """Return the texts without blanks in JSON lines that mix letters, digits and other characters, as passwords do."""
+    """Return the texts in JSON lines that look like passwords: letters, digits and other characters, no blanks."""
     return _solid_texts(text for line in lines for text in _texts(line))
 
 
 def secrets_of(lines: Iterable[bytes]) -> set[str]:
-    """Return the words and solid texts (texts without blanks) in lines that look like secrets, except ids of agents."""
+    """Return the words and texts without blanks that look like secrets, except ids of agents."""
     some = [text for line in lines for text in _texts(line) if not _ID.fullmatch(text)]
     long = {one for one in all_words(some) if len(one) >= MIN_SECRET}
     return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
@@ -90,9 +91,9 @@ def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
 
 
 def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
-    """Return the wanted words, runs of four words and `solid` texts (texts without blanks) that some lines contain.
+    """Return the wanted words, runs of four words and `solid` texts (without blanks) that some lines contain.
 
-    A word counts only as a whole word, not as a part of a longer one.
+    A word inside a longer word does not count.
     """
     return _found(
         lines,
@@ -115,10 +116,10 @@ def _found(lines: Iterable[bytes], *searches: _Search) -> set[str]:
 
 
 class _Search:
-    """A search for many words in lines. It looks for all words in one pass, without splitting most lines into words.
+    """A search for many words in lines, in one pass, without splitting most lines into words.
 
-    `spelled` converts a line to the form in which it is searched, such as lower case. Without `exact`, a word is found
-    anywhere in a line. With `exact`, which returns a line's words, only whole words are found.
+    `spelled` converts a line to the form that is searched, such as lower case. With `exact`, which returns a line's
+    words, only whole words are found.
     """
 
     def __init__(
@@ -128,7 +129,6 @@ class _Search:
         self._spelled, self._exact, self._lines = spelled, exact, 0
 
     def look_at(self, line: bytes) -> None:
-        """Search one line, and add the words that it contains to `found`."""
         if not self._lines & (self._lines - 1):  # after 1, 2, 4, 8 … lines, what was found is no longer searched for
             self.left = [one for one in self.left if one not in self.found]
             self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "replace") for one in self.left])
@@ -141,9 +141,7 @@ class _Search:
 
 
 def _lower(line: bytes) -> bytes:
-    r"""Return a line in lower case. If it has escapes such as ``\u0041``, which may hide words, add its decoded
-    texts.
-    """
+    r"""Return a line in lower case, with the decoded texts if escapes such as ``\u0041`` may hide words."""
     if (apart := _ESCAPE.search(line)) is None and line.isascii():
         return line.lower()
     read = list(_texts(line)) if apart or _CAPITAL_SIGMA in line else []
@@ -185,15 +183,14 @@ _UNSEARCHED_NAMES = ("config.toml", "excise.jsonl")
 
 
 def words_in(*texts: str) -> frozenset[str]:
-    """Return the words of texts that have at least five letters. Shorter ones occur in compressed bytes by chance."""
+    """Return the words of texts that have at least five letters."""
     return frozenset(word for text in texts for word in _LONG_WORD.findall(text.lower()))
 
 
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
     """Return smart-fork's own files that contain one of the `words`, which were cut from the sessions.
 
-    Snapshots (contents of files before a cut) are left out. The index is included if deleted text was not yet erased
-    from its file.
+    Snapshots (contents of files before a cut) are left out. The index is included if deleted text is not erased yet.
     """
     wanted = words_in(*words)
     if not wanted:
@@ -226,10 +223,9 @@ def worker_text(worker: WorkerRecord) -> str:
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-    """Return which of the `wanted` words a file contains. A compressed file is decompressed.
+    """Return which of the `wanted` words a file contains, also a compressed one.
 
-    `wanted` words are found only as whole words. `parts` maps further words to texts that are also found inside a
-    longer word.
+    They are found only as whole words; the texts of `parts`, by the word to return, also inside a longer word.
     """
     return words_among(_pieces(path), wanted, parts)
 
@@ -239,8 +235,7 @@ def words_among(
 ) -> set[str]:
     """Return which of the `wanted` words some pieces of bytes contain.
 
-    `wanted` words are found only as whole words. `parts` maps further words to texts that are also found inside a
-    longer word.
+    They are found only as whole words; the texts of `parts`, by the word to return, also inside a longer word.
     """
     found: set[str] = set()
     for piece in pieces:
@@ -273,10 +268,7 @@ def own_source() -> str:
 
 
 class _OwnFiles:
-    """smart-fork's own files except databases.
-
-    It tells the kind of a file, and whether the file has one of the `wanted` words.
-    """
+    """smart-fork's own files except databases: their kinds, and which of them have one of the `wanted` words."""
 
     def __init__(self, agent: AgentName | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
         self._session_ids, self._wanted = session_ids, wanted
@@ -285,7 +277,7 @@ class _OwnFiles:
         self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not is_worker_of(one, session_ids))
 
     def kind_of(self, path: Path) -> str:
-        """Return the kind of a file, such as "export" or "log"; empty if the file cannot have text of the sessions."""
+        """Return a file's kind, such as "export" or "log"; empty if it cannot have text of the sessions."""
         first, *rest = path.relative_to(state_home()).parts
         if path.name.endswith(".tmp"):
             return "half a file"
@@ -303,27 +295,19 @@ class _OwnFiles:
         return "file"
 
     def has_trace(self, path: Path, kind: str) -> bool:
-        """Return True if a file contains one of the wanted words. `kind` is the kind of the file.
-
-        In logs, words of smart-fork's own messages do not count.
-        """
+        """Return True if a file has a wanted word. In logs, words of smart-fork's messages do not count."""
         found = words_at(path, self._wanted)
         return bool(found - own_words() if kind in ("log", "file") else found)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yield a file's content in overlapping pieces of bytes, decompressed if needed.
-
-    Yield nothing if the file is gone.
-    """
+    """Yield a file's content in overlapping pieces of bytes, decompressed if needed."""
     with suppress(OSError), path.open("rb") as file:
         yield from raw.overlapping(_unpacked(path, file))
 
 
 def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
     if ".zst" in path.suffixes:
-        import zstandard
-
         with suppress(zstandard.ZstdError):
             yield from raw.pieces(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read)
     elif ".gz" in path.suffixes:
@@ -335,18 +319,13 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """Return the cut words (`gone`) that some lines contain.
-
-    Return none if smart-fork's own messages contain all of them.
-    """
+    """Return the cut words (`gone`) that lines contain; none if smart-fork's messages contain all of them."""
     said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 
 
 def is_telling(word: str) -> bool:
-    """Return True if a word, or a run of words, shows that a file has cut text: smart-fork's own messages do not
-    contain it.
-    """
+    """Return True if a word or run of words proves cut text: smart-fork's own messages do not contain it."""
     if " " in word:
         return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())
@@ -354,5 +333,4 @@ def is_telling(word: str) -> bool:
 
 @cache
 def _own_text() -> str:
-    """Return the words of smart-fork's source text, joined with single blanks."""
     return " ".join(LETTERS.findall(own_source().lower()))

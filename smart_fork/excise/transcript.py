@@ -1,7 +1,7 @@
-"""The transcript to cut: finding and loading it, numbering its turns, and finding everything that was made from it.
+"""Finds, loads and numbers the transcript to cut, and finds all that was made from it.
 
-Copies, branches, forks and hand-overs are made from a transcript (`derived_from`). smart-fork's own files of a session
-are its export (a Markdown file), its kept copy (smart-fork's copy of the log) and its rows in the index.
+From a transcript come copies, branches, forks and hand-overs (`derived_from`), and smart-fork's own files: the export
+(a Markdown file), the kept copy of the log, and rows in the index.
 """
 
 from __future__ import annotations
@@ -58,31 +58,20 @@ def auto(path: Path) -> str:
 
 
 def load_auto(path: Path) -> Transcript:
-    """Load the transcript in `path`, and detect its agent.
-
-    Raises:
-        NotFound, Usage: the file does not exist, or is not a transcript.
-    """
+    """Load the transcript in `path`, and detect its agent."""
     return load_with_tool(AGENTS.AUTO, path)
 
 
 def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
-    """Load the transcript in `path`, written by the agent `tool`. With ``auto``, the agent is detected.
+    """Load the transcript in `path` of the agent `tool`, or of the detected agent with ``auto``.
 
     `composer` is the id of a chat in Cursor's database, which has several.
-
-    Raises:
-        NotFound, Usage: the file does not exist, or the agent does not exist.
     """
     return AGENTS.cutter_of(_tool_of(tool, path)).load(path, composer)
 
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
-    """Load a transcript in the form that a cut needs: only prompts have a preview text. Raises the errors of
-    `load_with_tool`.
-
-    With `numbered`, its turns have message numbers.
-    """
+    """Load a transcript in the form that a cut needs: only prompts have a preview text."""
     with only_prompts_previewed():
         return (load_numbered if numbered else load_with_tool)(tool, path, composer)
 
@@ -90,8 +79,7 @@ def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = 
 def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     """Load the transcript in `path` with its message numbers, as they are shown to the user.
 
-    The agent's log reader numbers the messages. If it finds no session, turns are numbered from 0. Raises the errors
-    of `load_with_tool`.
+    If the agent's log reader, which numbers them, finds no session, turns are numbered from 0.
     """
     tool = _tool_of(tool, path)
     own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
@@ -116,11 +104,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
 def resolve_transcript(
     reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False
 ) -> Transcript:
-    """Find a transcript by `reference` (see `locate_transcript`) and load it.
-
-    Raises:
-        NotFound, Usage, ForkRefused: the errors of `locate_transcript` and `load_with_tool`.
-    """
+    """Find a transcript by `reference` (see `locate_transcript`) and load it."""
     path, tool = _found(reference, tool)
     return load_for_cut(tool, path, composer, numbered=numbered)
 
@@ -136,8 +120,7 @@ def _is_there(path: Path) -> bool:
 
 
 def locate_transcript(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
-    """Return the path of a transcript. `reference` is a path or a session id; without one, it is the newest transcript
-    of `tool`.
+    """Return the path of a transcript by its path or session id; without one, the newest of `tool`.
 
     Raises:
         NotFound, Usage: no transcript matches, or the reference matches several.
@@ -147,7 +130,6 @@ def locate_transcript(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
 
 
 def _found(reference: str | None, tool: str) -> tuple[Path, str]:
-    """Return the path of a transcript, and the agent that wrote it. See `locate_transcript`."""
     if not reference:
         return newest(AGENTS.first_cut() if tool == AGENTS.AUTO else tool), tool
     path = Path(reference).expanduser()
@@ -177,12 +159,12 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
 
 
 def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
-    """Return the log to cut if a session has several logs: a log that was cut before, or else the longest.
+    """Return the log to cut of a session's logs: one that was cut before, or else the longest.
 
     A cut log may be shorter than its copies that were not cut.
 
-    Raises:
-        ForkRefused: the session was continued in several logs. `smart-fork show` counts the messages of all of them.
+    Raises: ForkRefused: the session was continued in several logs. `smart-fork show` counts the messages of all of
+    them.
     """
     logs = READERS[found.agent].locate(found.session_id)
     if len(logs) < 2:
@@ -197,11 +179,7 @@ def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
 
 
 def newest(tool: str) -> Path:
-    """Return the newest transcript of an agent, in any project.
-
-    Raises:
-        NotFound: the agent has no transcript.
-    """
+    """Return the newest transcript of an agent, in any project, or raise `NotFound`."""
     if found := AGENTS.cutter_of(tool).newest():
         return found
     if log := OWN[tool].newest_log():
@@ -210,7 +188,7 @@ def newest(tool: str) -> Path:
 
 
 def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]:
-    """Sort turns by time, for display only. Turns without a time, or with equal times, keep their order."""
+    """Sort turns by time, for display only. Turns without a time keep their place."""
     last = ""
     keys = []
     for turn in turns:
@@ -319,18 +297,12 @@ def _is_number(text: str) -> bool:
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """Return the keys of records. A record's key is equal in every copy of its session.
-
-    The keys also find titles that quote these records.
-    """
+    """Return the keys of records, equal in every copy of a session, and the keys by which titles quote the records."""
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
 def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
-    """Return the ids of the turns, in a copy of a session, that have one of the keys.
-
-    Titles that quote a record with one of the keys are included.
-    """
+    """Return the ids of the turns in a copy of a session that have one of the keys, or are titles that quote it."""
     return {
         turn.id
         for turn in session.own
@@ -339,9 +311,9 @@ def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
 
 
 def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
-    """Return the logs of forks that read their parent's records from one of these files instead of copying them.
+    """Return the logs of forks that read records of these files, from number `first` on, instead of copying them.
 
-    Forks of such forks are included. Only forks that read records from number `first` on are returned.
+    Forks of such forks are included.
     """
     return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 
@@ -360,7 +332,7 @@ INDEX_LOCK_SECONDS = 30.0
 
 
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
-    """Return the sessions made from a session: copies, branches, forks and hand-overs that the calling client may see.
+    """Return the copies, branches, forks and hand-overs of a session that the calling client may see.
 
     A copy is recognized by a record with one of the `keys`.
     """
@@ -380,11 +352,7 @@ def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
 
 
 def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Return the sessions made from the session of a log, which may be deleted: copies, branches, forks and
-    hand-overs.
-
-    A copy is recognized by a record with one of the `keys`.
-    """
+    """Return the sessions made from the session of a log, which may be deleted. See `derived_from`."""
     return derived_from(Transcript(agent, path, READERS[agent].id_of(path), ()), keys)
 
 
@@ -395,7 +363,7 @@ def other_files(session: Transcript) -> list[Path]:
 
 
 def _is_permitted(one: Descendant) -> bool:
-    """Return True if the calling client may read the project of a session made from another one, and so may cut it."""
+    """Return True if the calling client may read the project of this session, and so may cut it."""
     if not call_context.limited():
         return True
     with suppress(OSError):
@@ -405,13 +373,7 @@ def _is_permitted(one: Descendant) -> bool:
 
 
 def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Yield smart-fork's own files of a session that contain cut words (`gone`), each with the words that it contains.
-
-    The files are the session's export (a Markdown file), smart-fork's copy of its log, and the index.
-
-    Raises:
-        IndexUnavailable: the index cannot be read.
-    """
+    """Yield smart-fork's own files of a session (export, copy of the log, index) with cut words (`gone`) and these."""
     export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
     if found := remaining_words(lines_of(export), gone):
         yield export, found
@@ -428,7 +390,7 @@ def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> 
 
 
 def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[FileWithCutText]:
-    """Yield smart-fork's own files of a session that contain cut words (`gone`), each with this `reason`.
+    """Yield smart-fork's own files of a session with cut words (`gone`), each with this `reason`.
 
     A file is skipped if smart-fork's own messages contain all the words found in it.
     """
@@ -459,32 +421,21 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def own_files(agent: AgentName, session_id: str) -> list[Path]:
-    """Return smart-fork's own files of a session, if they exist: its export (a Markdown file), and its copy of the
-    log.
-    """
+    """Return smart-fork's export (a Markdown file) and kept copy of a session's log, if they exist."""
     kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
     return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
 
 def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[str]) -> None:
-    """Remove smart-fork's own files of a session if one of them contains one of these words.
-
-    Raises:
-        IndexBusyError, IndexUnavailable: see `remove_own_files`.
-    """
+    """Remove smart-fork's own files of a session if one of them contains one of these words."""
     if any(copies_with(agent, session_id, words, "")):
         remove_own_files(agent, session_id)
 
 
 def remove_own_files(agent: AgentName, session_id: str) -> None:
-    """Delete smart-fork's own data of a session: the export (a Markdown file), the copy of its log, its rows in the
-    index.
+    """Delete a session's export (a Markdown file), kept copy and index rows, before its log is deleted.
 
-    The caller then deletes the agent's log.
-
-    Raises:
-        IndexBusyError: another process is indexing for too long.
-        IndexUnavailable: the index cannot be opened.
+    Raises: IndexBusyError: another process is indexing for too long. IndexUnavailable: the index cannot be opened.
     """
     export_path(agent, session_id).unlink(missing_ok=True)
     kept_logs.remove(agent, session_id)

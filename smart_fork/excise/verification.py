@@ -1,4 +1,4 @@
-"""The check that a transcript is intact, and that no file still has text that was cut from it (``excise verify``).
+"""Checks that a transcript is intact, and that no file still has text that was cut from it (``excise verify``).
 
 The text is searched in everything made from the session, and in the agents' other files.
 """
@@ -40,15 +40,10 @@ _STILL_SHARED_FUNCTION = "smart_fork.sharing.withdrawal:still_shared"
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
-    """Find the defects of a transcript, and cut text that remains in the index, in copies, or in smart-fork's own
-    files.
+    """Find the defects of a transcript, and text cut from it that remains in the index, in copies or in our own files.
 
-    The cut text is known from snapshots (contents of files before a cut). `unknown` counts the cuts without a
-    snapshot. If such cuts exist, `ok` is False, and `unsearched` names the logs of sessions that received a hand-over
-    of this one.
-
-    Raises:
-        NotFound, Usage: no transcript matches.
+    The cut text is known from snapshots (contents of files before a cut). `unknown` counts the cuts without a snapshot.
+    If there are such cuts, `ok` is False, and `unsearched` names the logs of sessions that received a hand-over.
     """
     session = transcript.resolve_transcript(reference, tool)
     orphans = calls_with_cut_result(session, {call for entry in cuts_of(session) for call in entry.orphaned})
@@ -79,7 +74,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 
 
 def still_shared(session: Transcript) -> list[FileWithCutText]:
-    """Return the shared (pushed) sessions that still have text that was cut from this one.
+    """Return the shared (pushed) sessions that still have text cut from this one.
 
     Without shared sessions, no team module is imported.
     """
@@ -90,23 +85,14 @@ def still_shared(session: Transcript) -> list[FileWithCutText]:
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
-    """Return the ids of the snapshots (contents of files before a cut) that have text cut from the session.
-
-    Also return the number of cuts without a snapshot.
-    """
+    """Return the ids of the snapshots that have text cut from the session, and the number of cuts without one."""
     cuts = [one.snapshot for one in cuts_of(session) if one.snapshot]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
 
 
 def words_found(session: Transcript, gone: set[str]) -> list[str]:
-    """Return the cut words (`gone`) that smart-fork's own data of the session still contain.
-
-    These data are index rows, the export (a Markdown file) and smart-fork's copy of the log.
-
-    Raises:
-        IndexUnavailable: the index cannot be read.
-    """
+    """Return the cut words (`gone`) in smart-fork's own data of the session: index rows, export, copy of the log."""
     if not gone or session.tool not in READERS.names:
         return []
     own = transcript.own_files_with(session.tool, READERS[session.tool].id_of(session.source_path), gone)
@@ -116,8 +102,8 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 class CutText(NamedTuple):
     """The lines that were cut from a session, and their words and texts that no remaining line has.
 
-    `runs` are runs of four words, and texts without blanks. `in_bytes` are the words that are long enough to be
-    searched in files that are not text.
+    `runs` are runs of four words, and texts without blanks. `in_bytes` are words long enough to be searched in binary
+    files.
     """
 
     lines: set[bytes]
@@ -127,8 +113,7 @@ class CutText(NamedTuple):
 
 
 def cut_text_of(session: Transcript) -> CutText:
-    """Return the text that cuts removed from a session. It is read from snapshots (contents before a cut), each of
-    them once.
+    """Return the text that cuts removed from a session, read from snapshots (contents of files before a cut).
 
     A word that also occurs inside a longer remaining word is left out.
     """
@@ -148,17 +133,14 @@ def _gone_of(session: Transcript, path: Path | None) -> CutText:
 
 
 def cuts_of(session: Transcript) -> list[snapshots.NotedChange]:
-    """Return all cuts (removals of turns) of a session's files that were not undone, as the log of snapshots lists
-    them.
-    """
+    """Return all cuts of a session's files that were not undone, from the log of snapshots."""
     return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
 
 
 def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
     """Return the lines that cuts removed from a session's log, or from another file of the session at `path`.
 
-    The lines are read from the snapshots (the file's contents before cuts). Lines that the file still has are not
-    included.
+    They are read from snapshots. Lines that the file still has are not included.
     """
     made = {entry.snapshot for entry in snapshots.cuts(path or written_path(session))}
     kept = [one for one in snapshots.snapshots(session.session_id) if one.id in made]
@@ -170,9 +152,7 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
 
 
 def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
-    """Yield all lines of a session's transcript. If `path` names another file of the session, also yield the file's
-    lines.
-    """
+    """Yield the lines of a session's transcript, and those of its other file at `path`."""
     yield from TranscriptTurn.raws(session.turns)
     if path is not None:
         with path.open("rb") as file:
@@ -186,12 +166,10 @@ _PROGRAM_FOLDERS = ("node_modules", "bin")
 
 
 def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[FileWithCutText]:
-    """Find cut words (`gone`) in files that agents keep apart from logs: prompt histories, plans, file versions,
-    databases.
+    """Find cut words (`gone`) in agents' files apart from logs: prompt histories, plans, file versions, databases.
 
-    The agents of the session and of the sessions made from it (`below`) are searched. In a file or line that names one
-    of these sessions, all cut words count. Elsewhere only words that look like secrets count, since other sessions use
-    ordinary words as well.
+    In a file or line that names the session or one made from it (`below`), all cut words count. Elsewhere only words
+    that look like secrets count, since other sessions use ordinary words as well.
     """
     if call_context.limited() or session.tool not in READERS.names:
         return
@@ -205,8 +183,7 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
 class _FileSearch:
     """A search for cut words (`gone`) in files of agents.
 
-    In files that name one of `session_ids`, every cut word counts. In other files only words that look like secrets
-    count.
+    In a file that names no session of `session_ids`, only words that look like secrets count.
     """
 
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
@@ -224,10 +201,7 @@ class _FileSearch:
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[FileWithCutText]:
-        """Yield the file or git repository at `path` if it has cut words, or if it cannot be searched.
-
-        `owner` is the name of the agent that the file belongs to.
-        """
+        """Yield the file or git repository at `path` of agent `owner` if it has cut words or is unreadable."""
         is_store = path.is_dir()
         look = f"It is a {'git repository' if is_store else 'file'} of {owner}'s own"
         where = str(path.parent if is_store else path)
@@ -241,7 +215,7 @@ class _FileSearch:
             yield FileWithCutText(where, tuple(sorted(found)), reason)
 
     def _in_store(self, store: Path) -> set[str]:
-        """Return the secrets among the cut words that any version of any file of a git repository contains.
+        """Return the cut secrets that any version of any file of a git repository contains.
 
         Ordinary cut words are not searched, since such a repository does not name sessions.
         """
@@ -268,8 +242,7 @@ class _FileSearch:
 
 
 def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
-    """Yield the files of an agent that are searched for cut text. For a git repository, yield the folder of its
-    objects.
+    """Yield the files of an agent to search for cut text; for a git repository, the folder of its objects.
 
     Logs, programs, and files next to other sessions' logs are skipped.
     """
@@ -292,9 +265,7 @@ _LOSES_IT_TOO = "It loses the text when that session does."
 
 
 def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWithCutText]:
-    """Find cut secrets in a session's remaining lines that are not messages: summaries, titles, turns that the user
-    has undone.
-    """
+    """Find cut secrets in remaining lines that are not messages: summaries, titles, undone turns."""
     wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
@@ -320,10 +291,7 @@ def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWi
 
 
 def files_with_cut_text(session: Transcript, gone: CutText) -> list[FileWithCutText]:
-    """Return the agents' files that still have text that was cut from a session (`gone`), each with the next step.
-
-    Each copy is loaded once.
-    """
+    """Return the agents' files that still have text cut from a session (`gone`), each with the next step."""
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
     keys = cut.union(*(one.masked for one in cuts))
@@ -351,10 +319,9 @@ def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
 
 
 class _CopySearch:
-    """A search in the logs of sessions made from a session, such as its copies.
+    """A search for cut words (`gone`), keys of cut records (`cut`) and cut secrets in sessions made from one.
 
-    It looks for cut words (`gone`), for keys of cut records (`cut`), and for cut secrets. `asides` lists the secrets
-    found in lines that are not messages.
+    `asides` lists the secrets found in lines that are not messages.
     """
 
     def __init__(
@@ -364,7 +331,7 @@ class _CopySearch:
         self.asides = _secrets_aside(session, secrets)
 
     def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[FileWithCutText]:
-        """Search the log of one session and the files next to it. Yield the files with cut text.
+        """Yield the log of one session and the files next to it if they have cut text.
 
         `is_unclear` is true if it is unknown whether this log is the copy or the original.
         """
@@ -383,11 +350,10 @@ class _CopySearch:
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
-        """Return True if a copy still has records that were cut from its session."""
         return copy is not None and bool(transcript.matching_turns(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[FileWithCutText]:
-        """Search the files next to a log, such as long tool outputs. Yield those with cut words."""
+        """Yield the files next to a log, such as long tool outputs, that have cut words."""
         cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := text_search.telling_words(transcript.lines_of(path), self.gone):
@@ -407,9 +373,9 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
-    """Search smart-fork's own files of sessions without a log that were made from the searched session.
+    """Yield smart-fork's own files with cut text of sessions without a log that were made from the searched one.
 
-    Yield the files with cut text. `keys` are the keys of the records by which copies are recognized.
+    `keys` are the keys of the records by which copies are recognized.
     """
     session = look.session
     cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
@@ -457,6 +423,5 @@ def _cut_id(session: Transcript, turn: str) -> str:
 
 
 def _lines(one: Descendant) -> Iterator[bytes]:
-    """Yield the lines of the log of a session made from another one. A log in a database is converted to lines."""
     with suppress(OSError), READERS[one.agent].as_file(one.path) as path:
         yield from transcript.lines_of(path)

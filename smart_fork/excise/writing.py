@@ -1,4 +1,4 @@
-"""The writing of a cut: into the transcript, into copies, branches and forks made from it, and into the index.
+"""Writes a cut: into the transcript, into copies, branches and forks made from it, and into the index.
 
 If the process is killed, each file has either its old content or its new content.
 """
@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from indexer import kept_logs
+from indexer import default_embedder, kept_logs
 from indexer.embedder import ModelUnavailableError
 from indexer.errors import what_failed
 from indexer.export import export_path
@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CutChange:
-    """The values that all files of one cut (a removal of turns) share, such as its id and time.
+    """The values that all files of one cut share, such as its id and time.
 
-    `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. `follows` is true
-    if copies, and the files next to a log, are changed too.
+    `keys` are the keys of the removed records, and `masked` those of records with masked secrets. With `follows`,
+    copies and the files next to a log are changed too.
     """
 
     keys: frozenset[str]
@@ -85,8 +85,8 @@ def write(
 ) -> tuple[str | None, list[CutFile]]:
     """Cut one transcript as planned, and delete or rewrite the files next to it.
 
-    The cut is noted in the log of snapshots (contents before a cut), with the sessions made from this one (`descent`).
-    Return the id of the snapshot with the old content, and the changed files next to the transcript.
+    The cut is noted in the log of snapshots, with the sessions made from this one (`descent`). Return the id of the
+    snapshot with the old content, and the changed files next to the transcript.
 
     Raises:
         ForkRefused: the session is running, or its file has changed.
@@ -130,8 +130,7 @@ def write(
 def cut_copies(session: Transcript, change: CutChange, copies: Iterable[Path]) -> tuple[list[CutFile], list[UncutFile]]:
     """Remove the records that were cut from a session from its copies and branches too.
 
-    Return the files that were cut, and those that could not be cut. Copies that do not have these records are in
-    neither list.
+    Return the files that were cut, and those that could not be.
     """
     done = [one for copy in copies for one in _followed(session, change, copy)]
     left = [one for one in done if isinstance(one, UncutFile)]
@@ -179,10 +178,9 @@ def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[Cu
 
 
 def changed_beside(planned: CutPlan, keys: Collection[str]) -> dict[Path, bytes]:
-    """Return the new content of each file next to a transcript that the cut changes. Empty content means: delete the
-    file.
+    """Return the new content of the files next to a transcript that a cut of the records `keys` changes.
 
-    `keys` are the keys of the cut records.
+    Empty content means: delete the file.
     """
     session = planned.session
     revised = AGENTS.cutter_of(session.tool).revised(session.source_path, keys)
@@ -198,10 +196,7 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> CutFile:
-    """Take a snapshot (a copy of the content) of a file next to a log, before a cut changes it.
-
-    The change is recorded in the log of snapshots. `size` is the file's size after the change.
-    """
+    """Snapshot a file next to a log before a cut changes it. `size` is the file's size after the change."""
     snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
@@ -209,26 +204,22 @@ def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Cut
 
 
 def _masked(planned: CutPlan) -> list[str]:
-    """Return the keys of the lines in which the plan masks secrets. A line without a key is named by its turn's id."""
+    """Return the keys of the lines in which the plan masks secrets; for a line without a key, its turn's id."""
     turns = planned.session.turns
     own = [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
     return [*own, *sorted(planned.apart)]
 
 
 def _is_as_before(session: Transcript, made: snapshots.NotedChange) -> bool:
-    """Return True if a session's file still begins with its whole content before the cut `made`.
-
-    Then the cut was recorded, but not made.
-    """
+    """Return True if the cut `made` was recorded but not made: the file begins with its whole old content."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
 
 
 def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
-    """Write a session's file without the turns at the positions in `gone`. `edits` has new bytes for lines, by
-    position.
+    """Write a session's file without the turns at the positions `gone`. `edits` has new bytes of lines by position.
 
-    Return the path of the file. Raises the errors of `write`.
+    Return the path of the file.
     """
     if not session.source_path.name:
         raise Usage("The session has no source path")
@@ -242,7 +233,7 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
 
 
 def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
-    """Return the size in bytes that the session's file has after `write_lines` with these arguments."""
+    """Return the size in bytes of the session's file after `write_lines` with these arguments."""
     if session.padded and session.stamp:
         return session.stamp.size
     own = (at for at, turn in enumerate(session.turns) if at not in gone and turn.is_line)
@@ -255,10 +246,9 @@ def _length(turn: TranscriptTurn) -> int:
 
 
 def written_path(session: Transcript) -> Path:
-    """Return the path of the file that a cut writes.
+    """Return the path of the file that a cut writes: the transcript, or the target of a symbolic link.
 
-    It is usually the transcript. For a symbolic link, it is the link's target; for a database, a file next to it that
-    holds the conversations as cuts have left them.
+    For a database, it is a file next to it that holds the conversations as cuts have left them.
     """
     return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
 
@@ -294,9 +284,7 @@ def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, byte
 
 
 def _blank(size: int) -> bytes:
-    """Return `size` bytes to fill the gap between two lines: a line end, and a line of blanks if there is room for
-    it.
-    """
+    """Return `size` bytes to fill a gap between two lines: a line end, and a line of blanks if there is room."""
     return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
 
 
@@ -309,8 +297,7 @@ MAX_WAITING = 2048
 
 
 def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
-    """Let the index read some logs of one agent again from the beginning, and the logs of forks that read from these
-    logs.
+    """Index some logs of one agent again from the beginning, and the logs of forks that read from them.
 
     Afterwards no export (a session's Markdown file), passage or vector has cut text.
     """
@@ -334,18 +321,15 @@ def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
 
 
 def _logs_of(tool: str, path: Path) -> list[Path]:
-    """Return the logs whose sessions change if the file at `path` changes.
-
-    For a file with rewound records, that is the log of its session; for a log, the log itself.
-    """
+    """Return the log of the session if `path` has its rewound records; for a log, the log itself."""
     found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
     return [one.path for one in found] or [path]
 
 
 def _kept_again(tool: str, path: Path) -> None:
-    """Delete the export (Markdown file) of a log's session. If smart-fork keeps a copy of the log, renew the copy.
+    """Delete the export of a log's session, and renew smart-fork's copy of the log, or delete it too.
 
-    If the index does not know the log, nothing else would delete the export. A copy that cannot be renewed is deleted.
+    If the index does not know the log, nothing else would delete the export.
     """
     file = _log_file(tool, str(path))
     if file is None:
@@ -364,11 +348,7 @@ def _kept_again(tool: str, path: Path) -> None:
 
 
 def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Read logs into the index again. Return how many logs were read, and the known vectors of passages with unchanged
-    text.
-
-    Each vector comes with the number of its passage.
-    """
+    """Index logs again. Return how many, and the known vectors by number of their unchanged passages."""
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
     likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
@@ -399,7 +379,7 @@ def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
 
 
 def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
-    """Remove the text of a session from the index, so that no search finds it. Its log has no prompt left."""
+    """Remove the text of a session from the index, since its log has no prompt left."""
     rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
     project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
     document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
@@ -409,10 +389,7 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
 
 
 def _agent_of(tool: str, location: str) -> AgentName | None:
-    """Return the agent of the log at `location`; `None` if no agent that can be indexed owns it.
-
-    It is `tool`, the agent of the cut transcript, if that is known, or else the agent that owns the log.
-    """
+    """Return `tool`, the agent of the cut transcript, if known, or else the agent that owns the log at `location`."""
     if tool != Transcript.UNKNOWN:
         return tool if tool in READERS.names else None
     return next((agent.name for agent in READERS if agent.log_at(location)), None)
@@ -429,18 +406,15 @@ def _log_file(tool: str, location: str) -> LogFile | None:
 
 
 def _embed(known: Sequence[tuple[int, bytes]]) -> str:
-    """Compute vectors for the passages in the index that have none, if the index has vectors. Return a note if some
-    passages still have none.
+    """Compute vectors for passages without one, if the index has vectors. Return a note if some still have none.
 
     `known` are vectors of passages with unchanged text, which are reused.
     """
-    from indexer.default_embedder import configured_embedder
-
     try:
         with only_writer(INDEX_LOCK_SECONDS, "embedding"), opened() as store:
             if not (model := store.meta("model")):
                 return ""
-            embedder = configured_embedder()
+            embedder = default_embedder.configured_embedder()
             if known and model == embedder.model:
                 store.use_model(model, len(known[0][1]) // 4)
                 store.add_vectors(known)

@@ -11,8 +11,7 @@ The digest of a session's first n records is a hash chain, which can be continue
 
 Limits apply to decoded bytes, so that a small archive cannot expand into a large one.
 
-A project key names the project of a git clone. It is made from the address of the clone's remote, so that all clones
-have the same key:
+A project key names the project of a git clone by the address of its remote, equally for all clones:
 
     git@GitHub.com:acme/shop.git, https://token@github.com/acme/shop, ssh://git@github.com:22/acme/shop/
     -> github.com/acme/shop
@@ -65,16 +64,12 @@ class Limits:
 
     @property
     def segment_bytes(self) -> int:
-        """Return the largest size of a segment (a stored piece of a session): a nearly full segment, to which the
-        longest record was added.
-        """
+        """The largest size of a segment: a nearly full one, to which the longest record was added."""
         return SEGMENT_BYTES + self.record_bytes + 1
 
     @property
     def segment_body_bytes(self) -> int:
-        """Return the largest compressed size of a segment (a stored piece of a session). Compression makes random data
-        a little larger.
-        """
+        """The largest compressed size of a segment. Compression makes random data a little larger."""
         return self.segment_bytes + self.segment_bytes // 256 + 64
 
 
@@ -104,7 +99,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """Parse the canonical JSON bytes of a record. Bytes in another form than canonical JSON are refused.
+    """Parse the canonical JSON bytes of a record.
 
     Raises:
         Unshareable: the bytes are not a record, or not canonical.
@@ -146,9 +141,7 @@ START = sha256(b"smart-fork/records/1").digest()
 
 
 def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
-    """Yield the state of the hash chain after each of the `records` (in canonical JSON). The chain begins with the
-    state `start`.
-    """
+    """Yield the state of the hash chain after each of the canonical `records`, beginning with the state `start`."""
     state = start
     for record in records:
         state = sha256(state + sha256(record).digest()).digest()
@@ -156,9 +149,7 @@ def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
 
 
 def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
-    """Return the state of the hash chain after all `records` (in canonical JSON). The chain begins with the state
-    `start`.
-    """
+    """Return the state of the hash chain after all canonical `records`, beginning with the state `start`."""
     state = start
     for state in states(records, start):  # noqa: B007 - the last is what is asked for
         pass
@@ -166,7 +157,7 @@ def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
 
 
 def written(state: bytes) -> str:
-    """Return a digest as text from a state of the hash chain of records: "sf1:" and hexadecimal digits."""
+    """Return the digest for a state of the hash chain: "sf1:" and hexadecimal digits."""
     return f"sf1:{state.hex()}"
 
 
@@ -176,11 +167,7 @@ def digest_of(records: Iterable[bytes]) -> str:
 
 
 def state_of(digest: str) -> bytes:
-    """Return the state of the hash chain from a digest ("sf1:" and hexadecimal digits).
-
-    Raises:
-        Unshareable: `digest` is not a digest.
-    """
+    """Return the state of the hash chain from a digest ("sf1:…"). Raise `Unshareable` for another text."""
     if found := _WRITTEN.fullmatch(digest):
         return bytes.fromhex(found[1])
     raise Unshareable("Not a digest of records: it begins with sf1: and has 64 hexadecimal digits, in small letters.")
@@ -259,11 +246,7 @@ def project_key(remote: str) -> str:
 
 
 def check_key(key: str) -> str:
-    """Check a project key such as "github.com/acme/shop" that a user typed, and return it unchanged.
-
-    Raises:
-        Usage: no remote could have this key.
-    """
+    """Return a typed project key such as "github.com/acme/shop" unchanged, or raise `Usage` if it is none."""
     host, _, path = key.partition("/")
     if _key(host, path, key) != key:
         raise Usage("Not a project key. A key looks like github.com/acme/shop.")
@@ -322,5 +305,5 @@ def _decoded(path: str) -> str:
 
 
 def url_of(server: str, project: str, session_id: str) -> str:
-    """Return the address of a session that a team's server shares. Commands accept it in place of the session's id."""
+    """Return the address of a session that a team's server shares. Commands accept it instead of the session's id."""
     return f"{server}/v1/sessions/{session_id}?project={quote(project, safe='')}"

@@ -48,9 +48,7 @@ class IgnoreRules:
         return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
 
     def shown_in(self, output: str, cwd: str) -> str:
-        """Return the first ignored file with lines in a tool's output, as searches and diffs print them. Empty if
-        there is none.
-        """
+        """Return the first ignored file with lines in a search's or diff's output; empty if there is none."""
         lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
         return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
 
@@ -101,8 +99,7 @@ def ignore_rules(place: HomePlace) -> IgnoreRules | None:
 
 
 def linear(expression: str) -> str:
-    """Rewrite a regular expression that pathspec made from a pattern, so that matching a path takes time in proportion
-    to the path's length.
+    """Rewrite a regular expression of pathspec so that matching takes time in proportion to the path's length.
 
     In each part of the pattern between two ``/``, each star except the last becomes atomic and matches as few
     characters as possible. This changes no match: after the first place where the text behind the star matches, no

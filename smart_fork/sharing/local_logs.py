@@ -1,4 +1,4 @@
-"""Logs of shared sessions on this machine: reads logs for sharing, and writes received records as a log of an agent.
+"""Logs of shared sessions on this machine: reads logs for sharing, and writes received records as an agent's log.
 
 Received ids, paths and names are replaced by ones of this machine, and unknown fields are dropped. A session that its
 agent could not load is not written.
@@ -40,7 +40,7 @@ from smart_fork.sharing.tracking import Alias
 class LocalRecords:
     """A session of this machine, and its records in the form in which they would be shared.
 
-    The records end with the last complete pair (a prompt with its answer, or a call with its result).
+    They end with the last complete pair (a prompt with its answer, or a call with its result).
     """
 
     session: Session
@@ -53,19 +53,11 @@ class LocalRecords:
         return digest_of(self.records[:count])
 
     def begins_with(self, count: int, digest: str) -> bool:
-        """Return True if the session's first `count` records have this digest."""
         return bool(digest) and self.digest(count) == digest
 
 
 def local(session: Session, root: Path) -> LocalRecords:
-    """Convert a session's log to the records to share, up to the last complete pair. `root` is its project's
-    directory.
-
-    Raises:
-        ForkRefused: no pair is complete, or the log is being rewritten.
-        Unshareable: a record contains a value that JSON cannot represent.
-        Usage: sessions of this agent are not shared.
-    """
+    """Convert a session's log to the records to share, up to the last complete pair. `root` is its project's folder."""
     forms, place = AGENTS.forms_of(session.agent), HomePlace.of(root)
     records = forms.records_of(session, last_pair(session))
     return LocalRecords(session, tuple(encode(forms.outgoing(record, place)) for record in records))
@@ -83,7 +75,7 @@ def ahead(one: Alias, root: Path) -> int | None:
 
 
 def tracked_records(path: Path | None, agent: AgentName, root: Path) -> LocalRecords | None:
-    """Return the log at `path` as records to share; `None` if it cannot be read. `root` is its project's directory."""
+    """Return the log at `path`, of the project at `root`, as records to share; `None` if it cannot be read."""
     with suppress(SmartForkError):
         return local(read_log(path, agent, root), root) if path is not None else None
     return None
@@ -92,8 +84,7 @@ def tracked_records(path: Path | None, agent: AgentName, root: Path) -> LocalRec
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:
     """Read the session in the log at `path`, which a tracking file (a project's list of shared sessions) names.
 
-    A tracking file may be forged. So the log must be this agent's, and its session must belong to the project at
-    `root`.
+    Tracking files may be forged. So the log must be this agent's, and its session must belong to the project at `root`.
 
     Raises:
         NotFound: the log is gone, or it is no log of this agent.
@@ -113,12 +104,7 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
 
 
 def found(reference: str, root: Path) -> Session:
-    """Read the session that `reference`, such as an id, names. The session must belong to the project at `root`.
-
-    Raises:
-        NotFound: the session does not exist.
-        ForkRefused: the session belongs to another project.
-    """
+    """Read the session of the project at `root` that `reference`, such as an id, names."""
     located = sessions.locate(reference)
     refuse_borrowed(located)
     session = sessions.read(located)
@@ -127,11 +113,7 @@ def found(reference: str, root: Path) -> Session:
 
 
 def newest(agent: AgentName, root: Path) -> Session:
-    """Return the newest session of an agent in the project at `root`.
-
-    Raises:
-        SmartForkError: the project has no session of this agent.
-    """
+    """Return the newest session of an agent in the project at `root`, or raise an error."""
     there = recent_sessions([OWN[agent]], project_of(root), 1, automated=True).sessions
     for one in there:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
@@ -161,9 +143,7 @@ THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a com
 
 @dataclass(frozen=True, slots=True)
 class WrittenLog:
-    """A received session that was written as a log of this machine. `lost` counts, by kind, the received content that
-    the log does not have.
-    """
+    """A received session that was written as a log here. `lost` counts, by kind, the content that the log lacks."""
 
     path: Path
     session_id: str
@@ -173,29 +153,23 @@ class WrittenLog:
     local: LocalRecords
 
     def undo(self) -> None:
-        """Delete the written session, and the note that its messages come from other people."""
         self.branch.undo()
         session_origins.forget_foreign(self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSession:
-    """A session read from received records, which are written only to a temporary log. `lost` counts, by kind, the
-    received content that the session does not have.
-    """
+    """A session that is only read from received records. `lost` counts, by kind, the content that it lacks."""
 
     session: Session
     lost: Mapping[str, int]
     _sources: Sequence[int]
 
     def end(self, number: int) -> tuple[int, bool]:
-        """Return how many received records to take for the session's first `number` messages.
+        """Return how many received records to take for the session's first `number` messages (counted from 1).
 
-        The second value is True if these records contain messages after `number`, because its exchange (a prompt with
-        its answer) is taken whole.
-
-        Raises:
-            Usage: there is no message `number`, counted from 1.
+        An exchange (a prompt with its answer) is taken whole. The second value is True if it ends after message
+        `number`.
         """
         end, message = exchange_end(self.session, number)
         counted = AGENTS.forms_of(self.session.agent).records_of(self.session, end)
@@ -203,11 +177,9 @@ class ReceivedSession:
 
 
 def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
-    """Find where the exchange (a prompt with its answer) of message `number` ends. Return the index of its last turn,
-    and the message.
+    """Return the index of the last turn in the exchange of message `number`, and the message.
 
-    If the exchange is unfinished, its last turn is the end of the session's last complete pair (a call with its
-    result).
+    An unfinished exchange ends with the session's last complete pair (a call with its result).
 
     Raises:
         Usage: there is no message `number`, counted from 1.
@@ -228,13 +200,11 @@ def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
 def arrived(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
 ) -> Iterator[ReceivedSession]:
-    """Yield a session read from received records: write a temporary log, and read the log with the agent's own reader.
+    """Yield a session read from received records: from a temporary log, by the agent's own reader.
 
     `others` is True if the records are another person's. With `keep_raw` the turns have their raw records.
 
-    Raises:
-        Unshareable: the records are not a conversation.
-        Usage: sessions of this agent are not shared.
+    Raises: Unshareable: the records are not a conversation.
     """
     forms, lost = AGENTS.forms_of(agent), Counter[str]()
     sources: list[int] = []  # of each record that is written, which of those that came it is
@@ -276,16 +246,13 @@ def write_local(
 ) -> WrittenLog:
     """Write received records as a new session on this machine, which works in `directory`.
 
-    Only the first `count` records up to the last complete pair (a call with its result, or a prompt with its answer)
-    are written. Paths in them are below `root`, by default `directory`. `others` is True if the records are another
-    person's: thoughts in them are tied to that person's account and dropped. With `platform`, the session is handed
-    over to (converted for) that agent.
+    Of the first `count` records, those up to the last complete pair (a call with its result, or a prompt with its
+    answer) are written. Paths in them are below `root`, by default `directory`. `others` is True if the records are
+    another person's: thoughts in them are tied to that person's account and dropped. With `platform`, the session is
+    converted for that agent.
 
-    Raises:
-        Unshareable: the records are not a conversation.
-        Usage: sessions of one of the agents are not shared.
-        ForkRefused: no pair of the records is complete.
-        OSError: the session cannot be written.
+    Raises: Unshareable: the records are not a conversation. ForkRefused: no pair of the records is complete. OSError:
+    the session cannot be written.
     """
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)
@@ -306,8 +273,7 @@ def write_local(
 
 
 def _name(title: str, session: Session) -> str:
-    """Return the title to write with a received session. Return "" if the title quotes a prompt, and the agent's logs
-    do not allow to remove it later.
+    """Return the title to write with a received session; "" if it quotes a prompt and could not be removed later.
 
     Without a title, the agent makes an equal one from the prompt itself.
     """
@@ -320,10 +286,9 @@ def _name(title: str, session: Session) -> str:
 def converted_session(
     agent: AgentName, session: Session, source_id: str, directory: Path
 ) -> Iterator[tuple[Session, Mapping[str, int]]]:
-    """Yield a session converted into a session of `agent`, and counts of the content that the conversion loses, by
-    kind.
+    """Yield a session converted for `agent`, and counts of the content that the conversion loses, by kind.
 
-    A session that is already of this agent is yielded unchanged, and loses nothing.
+    A session that is already this agent's is yielded unchanged.
     """
     if agent == session.agent:
         yield session, {}

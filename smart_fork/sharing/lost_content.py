@@ -1,8 +1,7 @@
-"""Content that a session loses to a withdrawal (its owner takes text back): found and cut out in every log that has
-it.
+"""Finds and cuts out withdrawn content (its owner took it back) in every log that has it.
 
-A handed-over copy has other records than its source. Its turns are recognized by their times, which are the times of
-the source's records. Bookkeeping of an agent, such as a title, goes as well if it quotes the lost content.
+A handed-over copy (written for another agent) has other records than its source. Its turns are recognized by their
+times, which are those of the source's records. An agent's bookkeeping, such as a title, goes too if it quotes them.
 """
 
 from __future__ import annotations
@@ -42,12 +41,11 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The content that a session loses to a withdrawal (its owner takes text back), to find it in handed-over copies.
+    """The content that a session loses to a withdrawal, to find it in handed-over copies (written for other agents).
 
-    A handed-over copy (written for another agent) keeps the times of the records, so a time identifies a record. All
-    records at a time in `only` are lost. At the other `times`, only content with the lost `words` is lost. `keys` are
-    the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the times of all
-    records of the session.
+    Such a copy keeps the times of the records, so a time identifies a record. All records at a time in `only` are lost;
+    at the other `times`, only content with the lost `words`. `keys` are the keys of lost records. `masked` has the
+    masked lines of changed records, by time. `known` are the times of all records of the session.
     """
 
     only: frozenset[str]
@@ -64,8 +62,7 @@ class Loss:
     ) -> Loss:  # fmt: skip
         """Compute the lost content from a session's lines `before` and `after` the withdrawal, each with its time.
 
-        `keys` are the keys of removed records. All records at a time in `only` are lost. `replacements` are the new
-        lines of changed records, and `known` are the times of all records of the session.
+        `replacements` are the new lines of changed records. For the other arguments see the fields of the class.
         """
         was, now = ({utc(time) for time, _ in record_lines} - {""} for record_lines in (before, after))
         words = words_and_runs(line for _, line in before) - words_and_runs(line for _, line in after)
@@ -78,8 +75,7 @@ class Loss:
         )
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
-        """Plan how to cut the lost content out of a handed-over copy (written for another agent), and the turns with
-        an id in `more`.
+        """Plan how to cut the lost content, and the turns with an id in `more`, out of a handed-over copy.
 
         Return the plan and the rewritten lines, by position. Turns that were added to the copy later stay in it.
         """
@@ -103,7 +99,7 @@ class Loss:
         return time in self.only or (time in self.times and bool(telling_words([line], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
-        """Delete those snapshots of the session (transcripts stored before cuts) that contain lost content."""
+        """Delete the session's snapshots (its log's contents before cuts) that contain lost content."""
         for kept in snapshots.snapshots(session_id):
             times = map(received_logs.record_time, filter(None, map(record_in, snapshots.lines(kept))))
             if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(times):
@@ -111,10 +107,9 @@ class Loss:
 
 
 def _first_times(session: Transcript) -> dict[str, str]:
-    """Return the time of each turn of a handed-over copy (written for another agent), by turn id.
+    """Return the time of each turn of a handed-over copy, by turn id.
 
-    If a time occurs again after a different time, the later turns with this time are left out, because the time does
-    not identify them.
+    Later turns at a time that occurred before another time are left out: the time does not identify them.
     """
     found: dict[str, str] = {}
     last, before = "", set[str]()
@@ -128,14 +123,10 @@ def _first_times(session: Transcript) -> dict[str, str]:
 
 
 def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
-    """Cut withdrawn content out of a log as `planned_of` plans. Erase it from the index and smart-fork's other files,
-    too.
+    """Cut withdrawn content out of a log as `planned_of` plans, and out of smart-fork's own files. It has no undo.
 
-    The cut cannot be undone. `words` are the lost words. With `remove`, delete the log. Return True if the log is
-    deleted, because of `remove` or because no message remains.
-
-    Raises:
-        ForkRefused: an agent has the log open.
+    `words` are the lost words. With `remove`, delete the log. Return True if the log is deleted, also because no
+    message remains.
     """
     session = transcript.load_with_tool(agent, path)
     planned, edits = (CutPlan.of(session, ()), {}) if remove else planned_of(session, ())
@@ -164,11 +155,10 @@ def write_again(
 ) -> None:
     """Erase the text that a log loses from smart-fork's own files, then call `write` to write the log.
 
-    `said` are the log's texts before the loss, and `left` its texts afterwards. If `left` is `None`, the log is
-    deleted with all of smart-fork's files about it. `beside` maps other files of the session to their new contents.
+    `said` are the log's texts before the loss, and `left` those after it. If `left` is `None`, the log is deleted with
+    all of smart-fork's files about it. `beside` maps other files of the session to their new contents.
 
-    Raises:
-        ForkRefused: an agent has the log open.
+    Raises: ForkRefused: an agent has the log open.
     """
     agent, path = session.tool, session.source_path
     ids = {session.session_id, READERS[agent].id_of(path)}
@@ -191,9 +181,7 @@ def write_again(
 
 
 def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
-    """Return new contents for the files beside a log, by path. They contain neither the removed turns, nor a title
-    with one of the lost `words`.
-    """
+    """Return new contents of the files beside a log, without the removed turns and titles with lost `words`."""
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
@@ -202,9 +190,7 @@ def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes
 
 
 def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
-    """Return the ids of bookkeeping lines (records of the agent's own, such as a title) that quote removed content or
-    contain one of the `words`.
-    """
+    """Return the ids of bookkeeping lines, such as titles, that quote removed content or contain one of the `words`."""
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
     for at, turn in enumerate(planned.session.turns):
@@ -218,11 +204,7 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
 
 
 def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
-    """Rewrite bookkeeping lines (records of the agent's own, such as a title) that the agent needs. Texts in them that
-    contain one of the `words` become empty.
-
-    Return the new lines by position.
-    """
+    """Return the bookkeeping lines that the agent needs, by position, with texts emptied that have lost `words`."""
     return {
         at: orjson.dumps(map_texts(record, lambda text: "" if telling_words([text.encode()], words) else text))
         for at, turn in enumerate(planned.session.turns)
@@ -239,9 +221,7 @@ def is_bookkeeping(turn: TranscriptTurn) -> bool:
 
 
 def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
-    """Return the words that a log loses by a planned cut: words of removed or edited lines that no remaining message
-    contains.
-    """
+    """Return the words of the removed or edited lines of a planned cut that no remaining message contains."""
     turns = list(enumerate(planned.session.turns))
     stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_bookkeeping(turn))
     return words_and_runs(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - words_and_runs(
@@ -250,8 +230,7 @@ def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Normalize a text to compare it: single spaces, and masks (replacements of secrets) without the kind of the
-    secret.
+    """Normalize a text to compare it: single spaces, and masks of secrets without the kind.
 
     Two logs may mask one secret as different kinds.
     """
@@ -259,18 +238,14 @@ def _plain(text: str) -> str:
 
 
 def _with_masks(record: bytes) -> list[str]:
-    """Return the lines of a record's texts that contain a masked secret. If no line contains one, return only the
-    record's longest text.
-    """
+    """Return the lines with a masked secret of a record's texts; if there are none, the record's longest text."""
     found = (inner for text in _texts(record) for inner in (_texts(text.encode()) or [text]))
     masks = [plain for text in found for line in text.splitlines() if _MASKED in (plain := _plain(line))]
     return masks or sorted(filter(None, map(_plain, _texts(record))), key=len)[-1:]
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if a line contains all `wanted` masked texts, at places that do not overlap. Then the line's secrets
-    are masked already.
-    """
+    """Return True if a line contains all `wanted` masked texts apart, so that its secrets are masked already."""
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):
         before, found, after = said.partition(one)

@@ -1,22 +1,13 @@
-"""The preparation of a session for sharing: which records are sent, and in which form. Each step can only remove
-content.
+"""Prepares a session for sharing: which records are sent, and in which form. Each step can only remove content.
 
-1. Sessions that must not be shared are refused. A session ends with its last complete pair (a call with its result, or
-   a prompt with its answer).
-
+1. Sessions that must not be shared are refused. A session ends with its last complete pair (a call with its result,
+   or a prompt with its answer).
 2. Only the fields on the agent's list stay.
-
 3. Content of files in ``.smartforkignore`` is removed. The file has the syntax of ``.gitignore``, and a cloned
    repository cannot use it to upload anything.
-
 4. Images are removed, unless they are asked for.
-
 5. Paths of this machine become marks (placeholders), such as a mark for the project's root.
-
-6. Secrets are masked.
-
-Marks for paths are set before secrets are masked, because records with marks are compared with those of earlier
-pushes.
+6. Secrets are masked: after the paths, because records with marks are compared with those of earlier pushes.
 """
 
 from __future__ import annotations
@@ -29,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -48,9 +39,6 @@ from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.sharing.ignore_file import IgnoreRules, ignore_rules
 from smart_fork.snippets import printable
-
-if TYPE_CHECKING:
-    pass
 
 #: The kinds of removed content, as people read them.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
@@ -92,13 +80,12 @@ class SentBefore:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A session prepared for sending: the `records` that were not sent before, and what was removed from them.
+    """A session prepared for sending: the `records` that were not sent before, and the kinds of removed content.
 
     For each record, `numbers` has its number in the log, and `here` its shared fields as they are in the log. `local`
-    describes all records of the log, for comparison at the next push. `masked` counts secrets by kind, and `samples`
-    shows some with their surroundings. `left_out` counts removed content by kind. `withheld` are ignored files, and
-    `files` are edited files. `end` is the last sent turn. `secrets` is the masker that was used. If some records were
-    sent before, `whole` is a function that prepares all records of the session.
+    describes all records of the log, for the next push. `masked` counts secrets by kind, and `samples` shows some with
+    their surroundings. `left_out` counts removed content by kind. `withheld` are ignored files, `files` edited ones.
+    `end` is the last sent turn. `whole` prepares all records if some were sent before.
     """
 
     session: Session
@@ -119,14 +106,12 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """Return the size of the records to send, in bytes."""
+        """The size of the records to send, in bytes."""
         return sum(map(len, self.records))
 
     @property
     def left_off(self) -> str:
-        """Describe the unfinished end of the session, such as "1 unanswered prompt", which is not sent. Empty without
-        one.
-        """
+        """The unfinished end of the session, which is not sent, such as "1 unanswered prompt"; "" without one."""
         rest = self.session.turns[self.end + 1 :]
         prompts = sum(turn.prompt for turn in rest)
         calls = [printable(call.name)[:_NAME] for turn in rest for call in turn.tool_calls]
@@ -152,8 +137,7 @@ def prepare(
     images: bool = False,
     read: Session | None = None,
 ) -> Outgoing:
-    """Prepare the session in `log` for sending. `root` is its project's directory, and `read` the session if already
-    read.
+    """Prepare the session in `log`, of the project at `root`, for sending. `read` is the session if already read.
 
     `since` are the records that were sent before: only later ones are prepared. With `images`, images are sent, too.
 
@@ -198,11 +182,7 @@ def prepare(
 
 
 def last_pair(session: Session) -> int:
-    """Return the index of the last turn of a session to share: its last answer, or the last result of a call.
-
-    Raises:
-        NothingToPush: the session has neither an answer nor a result.
-    """
+    """Return the index of a session's last answer or tool result to share. Raise `NothingToPush` without one."""
     if points := session.pairs():
         return points[-1]
     raise NothingToPush(
@@ -212,7 +192,7 @@ def last_pair(session: Session) -> int:
 
 
 def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozenset[str]:
-    """Return the digests that a log's lines have when they are shared as records, with and without their images.
+    """Return the digests that a log's lines have as shared records, with and without their images.
 
     `root` is the directory of the log's project.
     """
@@ -285,9 +265,9 @@ class _Steps:
         self.local = SentBefore()
 
     def records(self, session: Session, end: int, since: SentBefore) -> Iterator[tuple[int, bytes, Record]]:
-        """Yield the records of a session to send: up to turn `end`, and after the records that `since` counts.
+        """Yield the records to send: those up to turn `end`, after the ones that `since` counts.
 
-        Each is yielded as its number in the log, its bytes to send, and its shared fields as they are in the log.
+        Each is its number in the log, its bytes to send, and its shared fields as they are in the log.
         """
         state, number = START, 0
         for record in self._forms.records_of(session, end):
@@ -305,9 +285,7 @@ class _Steps:
         self.local = SentBefore(number, written(state))
 
     def sent(self, shared: Record) -> bytes | None:
-        """Return the bytes to send for a record, without withheld content and secrets; `None` if the record is not
-        sent.
-        """
+        """Return the bytes to send for a record, without withheld content and secrets; `None` if it is not sent."""
         return self._sent(shared, orjson.dumps(shared, option=orjson.OPT_SORT_KEYS), 0)
 
     def _sent(self, shared: Record, whole: bytes, number: int) -> bytes | None:
@@ -329,7 +307,7 @@ class _Steps:
             raise type(error)(f"Record {number}: {error.message}", error.hint) from error
 
     def _note_files(self, record: Record) -> None:
-        """Note a record's tool calls and results that name or show ignored files, so that their content is withheld.
+        """Note the tool calls and results of a record that name or show ignored files, to withhold their content.
 
         Records of earlier pushes are noted, too, because the output of their calls may be sent now.
         """

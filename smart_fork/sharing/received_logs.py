@@ -1,11 +1,10 @@
 """The register of logs on this machine that contain records of shared sessions, received or pushed.
 
-For each record of the shared session, in order, the register has its digest and its key in the log. Records that were
-pushed from here have no key: a server's withdrawal (the owner takes text back) never cuts content that this machine's
-own agent wrote.
+It has each record's digest and its key in the log. Records that were pushed from here have no key: a withdrawal (the
+owner takes text back) never cuts content that this machine's own agent wrote.
 
-A copy is noted before it is written. The note is deleted once the copy is in its project's tracking file. All writers
-of copies share a lock. Cleaning up takes the lock alone, and so finds only copies that killed processes left.
+A copy is noted as unfinished until its project's tracking file lists it. All writers of copies share a lock. Cleaning
+up takes the lock alone, and so finds only copies that killed processes left.
 """
 
 from __future__ import annotations
@@ -47,11 +46,9 @@ Edits = Mapping[str, bytes | None]
 class ReceivedLog:
     """A register entry: a log of this machine that contains records of a shared session.
 
-    `records` pairs each record's digest with its key in the log. `sessions` are the sessions of the server that the
-    log was written from or is pushed to. Only their withdrawals (the owner takes text back) apply to the log; if
-    `sessions` is empty, all apply. For a log that was converted for another agent, `crossed_from` are the digests of
-    the shared records. `times` are the times of the records, by the first characters of their digests: a handed-over
-    copy keeps the times.
+    `records` pairs each record's digest with its key in the log. Only withdrawals from the server's `sessions` apply to
+    the log; if `sessions` is empty, all apply. For a log that was converted for another agent, `crossed_from` are the
+    digests of the shared records. `times` are the records' times, by the first characters of their digests.
     """
 
     path: Path
@@ -66,20 +63,18 @@ class ReceivedLog:
 
     @property
     def digests(self) -> Iterator[str]:
-        """Yield the digests of all shared records that the log contains or was converted from."""
+        """The digests of all shared records that the log contains or was converted from."""
         yield from (digest for digest, _ in self.records)
         yield from self.crossed_from
 
     @property
     def digests_with_pending(self) -> set[str]:
-        """Return the digests of the log's shared records, and of the records that pending edits (not made yet) will
-        write.
-        """
+        """The digests of the log's shared records, and of those that pending edits will write."""
         return {*self.digests, *(sha256(new).hexdigest() for new in self.pending_edits().values() if new is not None)}
 
     @property
     def id(self) -> str:
-        """Return the key of the log's database row: the session's id, or a digest of a file's path."""
+        """The key of the log's database row: the session's id, or a digest of a file's path."""
         return _id(self.path, self.agent)
 
     def digest(self, count: int) -> str:
@@ -92,7 +87,7 @@ class ReceivedLog:
         return written(state)
 
     def edited(self, edits: Edits) -> ReceivedLog:
-        """Return this log's register entry as it is after `edits`, which replace or remove records of the log."""
+        """Return this entry as it is after `edits`, which replace or remove records of the log."""
         left = []
         for digest, key in self.records:
             new = edits.get(digest)
@@ -110,9 +105,7 @@ class ReceivedLog:
         return self.times.get(_short(digest), "")
 
     def save(self, *, settled: bool = False) -> None:
-        """Store this entry in the register. With `settled`, its pending edits have been made in the log, and are
-        deleted.
-        """
+        """Store this entry in the register. With `settled`, delete its pending edits: they are made in the log."""
         state.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
@@ -121,20 +114,16 @@ class ReceivedLog:
         )  # fmt: skip
 
     def forget(self) -> None:
-        """Delete this log's entry from the register (the list of logs with records of shared sessions). The log
-        stays.
-        """
+        """Delete this entry from the register. The log stays."""
         state.change("DELETE FROM pulled WHERE id = ?", self.id)
 
     def pending_edits(self) -> dict[str, bytes | None]:
-        """Return the edits of records that are still to be made in the log, for example because an agent had it
-        open.
-        """
+        """Return the edits of records still to make in the log, for example because an agent had it open."""
         edits: dict[str, str | None] = self._owed("edits") or {}
         return {old: None if new is None else new.encode() for old, new in edits.items()}
 
     def store_pending(self, edits: Edits) -> None:
-        """Store `edits` of records, together with earlier pending ones, to make them in the log later."""
+        """Store `edits` of records, besides earlier pending ones, to make them in the log later."""
         known = set(self.digests)
         said = {old: new and new.decode() for old, new in self.with_edits(edits).items() if old in known}
         state.change(
@@ -142,14 +131,13 @@ class ReceivedLog:
         )
 
     def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
-        """Combine the log's pending edits (not made yet) with new `edits`, and return the result."""
+        """Return the log's pending edits (not made yet), combined with new `edits`."""
         return {**combined(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
-        """Return the number of records that the log had before its pending edits (edits still to be made).
+        """Return the number of records that the log had before its pending edits.
 
-        The first call counts them with `count` and stores the number, so that the edits can resume after the process
-        was killed.
+        The first call stores the number from `count`, so that the edits can resume after the process was killed.
         """
         before = self._owed("count_before")
         if before is None:
@@ -163,11 +151,7 @@ class ReceivedLog:
 
 
 def combined(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Combine two sets of edits: return those in `before`, updated by those in `after`.
-
-    An edit in `after` may apply to a record that an edit in `before` writes. That edit in `before` then writes the
-    newer content.
-    """
+    """Return the edits in `before`, with newer content for the records that an edit in `after` changes again."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
@@ -199,8 +183,7 @@ def record_id(record: Record) -> str:
 
 
 def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -> None:
-    """Register a log that was written from received `records`. `of` is the log's register entry, still without
-    records.
+    """Register a log (its entry `of` is without records) that was written from received `records`.
 
     `others` is True if the records are another person's.
     """
@@ -214,9 +197,7 @@ def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -
 
 
 def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Register a log that was written from received `records` for another agent. `of` is the log's register entry,
-    still without records.
-    """
+    """Register a log (its entry `of` is without records) that was converted from `records` of another agent."""
     there = tuple(sha256(one).hexdigest() for one in records)
     replace(of, crossed_from=there, times=_times(records)).save()
 
@@ -226,8 +207,8 @@ def store_pushed(
 ) -> None:
     """Update the register entry `of` of a log after its `records` were pushed.
 
-    The server already had `base_count` records in front of them, with the digest `base_digest`. `before` is the
-    earlier log if the agent has moved the session to a new file.
+    The server already had `base_count` records in front of them, with the digest `base_digest`. `before` is the earlier
+    log if the agent has moved the session to a new file.
     """
     for path in (of.path, before):
         known = find(path, of.agent) if path is not None else None
@@ -244,34 +225,27 @@ def store_pushed(
 
 
 def find(path: Path, agent: AgentName) -> ReceivedLog | None:
-    """Return the register entry of the log at `path`. Return `None` if the log contains no records of a shared
-    session, and so has no entry.
-    """
+    """Return the register entry of the log at `path`; `None` if the log has no records of a shared session."""
     return next(_found("WHERE id = ?", _id(path, agent)), None)
 
 
 def all_received() -> list[ReceivedLog]:
-    """Return all entries of the register: one for each log with records of a shared session, received or pushed."""
+    """Return all entries of the register."""
     return list(_found("ORDER BY id"))
 
 
 def with_pending_edits() -> list[ReceivedLog]:
-    """Return the register entries of the logs with pending edits: withdrawn records (their owner took them back) that
-    are still to be removed or replaced.
-    """
+    """Return the register entries of the logs with edits (removed or replaced records) still to make."""
     return list(_found("WHERE edits IS NOT NULL ORDER BY id"))
 
 
 def of_session(session_id: str) -> ReceivedLog | None:
-    """Return the register entry of the log of the session with this id; `None` if the log is not in the register."""
+    """Return the register entry of the log of the session with this id; `None` if there is none."""
     return next(_found("WHERE id = ?", session_id), None)
 
 
 def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] | None:
-    """Return a log's register entry, and the name and alias under which its project's tracking file has the log.
-
-    Return `None` if the log is not registered, or not in the tracking file.
-    """
+    """Return a log's register entry, and its name and alias in the project's tracking file; `None` without them."""
     known = find(path, agent)
     if known is None:
         return None
@@ -280,9 +254,7 @@ def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] |
 
 
 def pushed_as(path: Path, agent: AgentName) -> str | None:
-    """Return the id of the shared session that the project's tracking file (its list of shared sessions) names for a
-    log of this machine; `None` if the log was never shared.
-    """
+    """Return the shared session's id that the project's tracking file has for a log; `None` if it was never shared."""
     found = tracked_in(path, agent)
     return found[2].session_id if found is not None else None
 
@@ -308,8 +280,7 @@ _OF_AN_ID = 20
 def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
     """Note, while the block runs, that a copy of a shared session is being written with this session id.
 
-    If the block fails, its writer deletes the copy. If the process is killed, `clear_unfinished` deletes the copy
-    later.
+    If the block fails, its writer deletes the copy. After a kill, `clear_unfinished` deletes it.
     """
     with held(tracking.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)
@@ -331,9 +302,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def clear_unfinished() -> None:
-    """Delete unfinished copies of shared sessions, which killed processes left. Do nothing while any process writes a
-    copy.
-    """
+    """Delete copies of shared sessions that killed processes left unfinished, unless a copy is being written."""
     read = sorted(tracking.folder().glob(f"{_READ}*"))
     if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
@@ -345,10 +314,7 @@ def clear_unfinished() -> None:
 
 
 def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
-    """Delete an unfinished copy of a shared session, and all data about it.
-
-    A copy that is in its project's tracking file (the list of shared sessions) is complete and stays.
-    """
+    """Delete an unfinished copy of a shared session, unless its project's tracking file lists it as complete."""
     reader = READERS[agent]
     try:
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}

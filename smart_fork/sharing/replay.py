@@ -1,9 +1,9 @@
-"""The check of records before they are shared: the reader of their agent must read back an equal session.
+"""Checks records before they are shared: the reader of their agent must read back an equal session.
 
-Records are written to a temporary log. Reading the log must give equal records in equal order. So every id, every pair
-of call and result, and every link between records is intact. The sent part must be equal to the local session: its
-turns with their ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte for byte. No
-secret may be left that masking would find.
+Records are written to a temporary log. Reading it must give equal records in equal order, so every id, pair of call and
+result, and link between records is intact. The sent part must equal the local session: its turns with their ids, calls
+and results; no broken link; ids, signatures and encrypted reasoning byte for byte. No secret may be left that masking
+would find.
 """
 
 from __future__ import annotations
@@ -38,12 +38,9 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 
 
 def read_back(agent: str, records: Sequence[bytes]) -> Session:
-    """Write canonical records (in the form in which machines exchange them) to a temporary log. Return the session
-    that the agent's reader finds in that log.
+    """Return the session that the agent's reader finds in canonical records, written to a temporary log.
 
-    Raises:
-        Unshareable: a record has fields that are not shared, or reads back differently. The message has its number.
-        Usage: sessions of this agent are not shared.
+    Raises: Unshareable: a record has fields that are not shared, or reads back differently. The message has its number.
     """
     with replayed(agent, records) as session:
         return session
@@ -51,10 +48,9 @@ def read_back(agent: str, records: Sequence[bytes]) -> Session:
 
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
-    """Yield the session that the agent's reader finds in `records` (in canonical JSON). Their temporary log exists
-    while the block runs.
+    """Yield the session that `read_back` returns. The temporary log exists while the block runs.
 
-    `decoded` are the parsed records if they are known. See `read_back` for the errors.
+    `decoded` are the parsed records if they are known.
     """
     forms = AGENTS.forms_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
@@ -139,9 +135,7 @@ def _check(outgoing: Outgoing) -> None:
 
 
 def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
-    """Refuse records in which a second masking would find more secrets. Only records that contain a mask (the
-    replacement of a secret) are tried.
-    """
+    """Refuse records with masked secrets in which a second masking would find more secrets."""
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
         if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
             raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
@@ -155,9 +149,9 @@ def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
 
 
 def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each field in a record that masking must not change, such as ids and signatures.
+    """Yield name and value of each field that masking must not change, since it links a record to others, such as ids.
 
-    These fields link the record to other records. In each object, they are ordered by name.
+    In each object, they are ordered by name.
     """
     if isinstance(value, dict):
         for name in sorted(value):
@@ -198,8 +192,7 @@ def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
 def _links(outgoing: Outgoing, session: Session) -> None:
     """Refuse to send records that have more tool results without a call than the local session has.
 
-    Agents leave some such results themselves. All other links are known to be intact, since the reader reached all
-    records by them.
+    Agents leave some such results themselves. All other links are intact, since the reader reached all records by them.
     """
     loose = results_without_call(session.turns)
     if len(loose) > len(results_without_call(outgoing.session.turns)):

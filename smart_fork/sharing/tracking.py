@@ -1,8 +1,7 @@
-"""The file ``<project>/.smart-fork/tracking.json``: a project's shared sessions, and which of their records this
-machine and the server both have.
+"""The file ``<project>/.smart-fork/tracking.json``: the aliases (named shared sessions) of a project.
 
-Each alias (a named shared session) has a base: the server's records when they were last seen. A tracking file that is
-in the git repository is refused, because its author could name any log of this machine.
+Each alias has a base: the server's records when they were last seen. A tracking file that is in the git repository is
+refused, because its author could name any log of this machine.
 """
 
 from __future__ import annotations
@@ -45,21 +44,17 @@ _MEND = "Correct it, or remove it."
 
 @dataclass(frozen=True, slots=True)
 class ProjectFolder:
-    """A directory of this machine with shared sessions: its root, and the key of its project, such as
-    "github.com/acme/shop".
-    """
+    """A directory with shared sessions: its root, and the key of its project, such as "github.com/acme/shop"."""
 
     root: Path
     key: str
 
     @classmethod
     def of(cls, project: str | None = None, directory: Path | None = None) -> ProjectFolder:
-        """Find the project that `project` names by a directory or by its key, such as "github.com/acme/shop". Without
-        `project`, find the project of `directory`.
+        """Find the project that `project` names by a directory or key, or else the one of `directory`.
 
-        Raises:
-            Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key.
-            NotFound: the directory does not exist.
+        Raises: Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key. NotFound: the
+        directory does not exist.
         """
         here = resolve(directory or Path.cwd())
         if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
@@ -74,12 +69,9 @@ class ProjectFolder:
         return cls(top, project_key(_origin(top)))
 
     def file_for(self, name: str) -> Path:
-        """Return the path at which the records of the shared session `name` are stored in a file below the project.
+        """Return the path of the file with the records of the shared session `name`, below the project.
 
-        The file's folder is created, is private, and is ignored by git.
-
-        Raises:
-            Usage: the folder is a symbolic link.
+        Its folder is created, private and ignored by git. A symbolic link raises `Usage`.
         """
         path = self.root / FOLDER / "sessions" / f"{name}.jsonl"
         if path.parent.is_symlink() or path.parent.parent.is_symlink():
@@ -89,9 +81,7 @@ class ProjectFolder:
         return path
 
     def exclude(self) -> None:
-        """Add the folder ``.smart-fork`` to the git repository's private exclude list, so that ``git status`` does not
-        show the folder.
-        """
+        """Add ``.smart-fork`` to the repository's private exclude list, so that ``git status`` does not show it."""
         top = top_of(self.root)
         if top is None:
             return
@@ -106,18 +96,14 @@ class ProjectFolder:
 
 
 def check_alias(name: str) -> str:
-    """Check the name of an alias (a named shared session), and return it unchanged.
-
-    Raises:
-        Usage: the name is invalid.
-    """
+    """Return the name of an alias (a named shared session) unchanged, or raise `Usage` if it is invalid."""
     if NAME.fullmatch(name) is None or not name.strip("."):
         raise Usage("An alias has 1 to 64 letters, digits, dots, dashes and underscores.")
     return name
 
 
 class _StoredTracking(BaseModel):
-    """The base class of the parts of the tracking file. Names in the file that this version does not know are kept."""
+    """The base class of the parts of the tracking file. Fields that this version does not know are kept."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
@@ -146,14 +132,12 @@ class Alias(_StoredTracking):
 
     @property
     def file(self) -> Path | None:
-        """Return the stored path of the session's log on this machine; `None` if no log is stored. See `log`."""
+        """The stored path of the session's log on this machine; `None` if no log is stored. See `log`."""
         return Path(self.files[0]) if self.files else None
 
     @property
     def log(self) -> Path | None:
-        """Return the session's current log on this machine. It can differ from `file`: after a rewind (back to an
-        earlier message), an agent may use a new file.
-        """
+        """The session's current log. It differs from `file` if the agent uses a new file after a rewind."""
         logs = READERS[self.platform].logs_of(str(self.file)) if self.file and self.platform in READERS.names else ()
         return next((one.path for one in logs), self.file)
 
@@ -162,23 +146,20 @@ class Alias(_StoredTracking):
         return path in (self.file, self.log)
 
     def apart(self) -> Alias:
-        """Return an alias that makes the log a new private branch of the shared session. The next push creates the
-        branch on the server.
-        """
+        """Return an alias that makes the log a private branch of the shared session, which the next push creates."""
         parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
         return self.model_copy(update=parted)
 
     def elsewhere(self) -> Alias:
-        """Return a copy of this alias (a named shared session) that names no log on this machine."""
+        """Return a copy of this alias that names no log on this machine."""
         return self.model_copy(update={"files": (), "local_count": 0, "local_digest": ""})
 
 
 class Tracked(_StoredTracking):
-    """The contents of a project's tracking file: its aliases (named shared sessions). Only `Tracking.change` writes
-    the file.
+    """The contents of a project's tracking file: its aliases (named shared sessions).
 
-    `begun` maps a purpose (a command with its arguments) to the id of the session that the server may not have created
-    yet: see `team.project`.
+    `begun` maps a command with its arguments to the id of the session that the server may not have created yet: see
+    `team.project`.
     """
 
     version: Literal[1] = _VERSION
@@ -198,8 +179,7 @@ class Tracked(_StoredTracking):
         return said if self.begun else {name: value for name, value in said.items() if name != "begun"}
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
-        """Find the alias (a named shared session) that `reference` means: its name, a session id, or the start of an
-        id. Return `None` if no alias matches.
+        """Return the alias that `reference` names: by its name, a session id, or the start of an id.
 
         Without `reference`, return the current alias, which commands use by default.
         """
@@ -213,26 +193,16 @@ class Tracked(_StoredTracking):
         return meant[0] if len(meant) == 1 else None
 
     def of_log(self, path: Path) -> tuple[str, Alias] | None:
-        """Return the name and alias of the session with this log; `None` if no alias has it.
-
-        The log that a session had before a rewind (back to an earlier message) is found, too.
-        """
+        """Return the name and alias of the session with this log, or with this log before a rewind, or `None`."""
         return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
-        """Return a copy of the tracking data in which the alias `name` (a named shared session) is added or replaced.
-        By default, this alias becomes the current one.
-        """
+        """Return a copy in which the alias `name` is added or replaced, and by default is the current one."""
         aliases = {**self.aliases, name: one}
         return self.model_copy(update={"aliases": aliases, "current": name if current else self.current})
 
     def with_current(self, name: str) -> Tracked:
-        """Return a copy of the tracking data with `name` as the current alias (the shared session that commands use by
-        default).
-
-        Raises:
-            NotFound: the alias does not exist.
-        """
+        """Return a copy with `name` as the current alias, which commands use by default."""
         self._check(name)
         return self.model_copy(update={"current": name})
 
@@ -241,8 +211,7 @@ class Tracked(_StoredTracking):
             raise NotFound(f"No alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
 
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
-        """Note the id of a session that the server is about to create for the purpose `what`. Return the new tracking
-        data.
+        """Return a copy with the id of a session that the server is about to create for the purpose `what`.
 
         If `session_id` is `None`, the note is removed.
         """
@@ -250,11 +219,7 @@ class Tracked(_StoredTracking):
         return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})
 
     def without(self, name: str) -> Tracked:
-        """Return a copy of the tracking data without the alias `name` (a named shared session).
-
-        Raises:
-            NotFound: the alias does not exist.
-        """
+        """Return a copy without the alias `name`. Raise `NotFound` if there is none."""
         self._check(name)
         left = {key: one for key, one in self.aliases.items() if key != name}
         return self.model_copy(update={"aliases": left, "current": None if self.current == name else self.current})
@@ -262,20 +227,18 @@ class Tracked(_StoredTracking):
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """The reader and writer of a project's tracking file. `server` is the server that the file must name, or "" for
-    any.
-    """
+    """The reader and writer of a project's tracking file. `server` must match the file's; "" matches any."""
 
     place: ProjectFolder
     server: str = ""
 
     @property
     def path(self) -> Path:
-        """Return the path of the project's tracking file (its list of shared sessions)."""
+        """The path of the project's tracking file."""
         return self.place.root / FOLDER / FILE
 
     def read(self) -> Tracked:
-        """Read the tracking file (the project's list of shared sessions). Without a file, return empty tracking data.
+        """Read the tracking file. Without a file, return empty tracking data.
 
         Raises:
             SmartForkError: the file is damaged, is for another project or server, or came with the repository.
@@ -285,18 +248,12 @@ class Tracking:
         return found
 
     def ours(self) -> Tracked:
-        """Read the tracking file (the project's list of shared sessions). If the file is missing, or is for another
-        project or server, return empty tracking data.
-
-        Raises:
-            SmartForkError: the file is damaged, or came with the repository.
-        """
+        """Read the tracking file. If it is missing, or for another project or server, return empty tracking data."""
         found = self.found()
         return Tracked() if self._other(found) else found
 
     def found(self) -> Tracked:
-        """Read the tracking file (the project's list of shared sessions), even if it is for another project or server.
-        Without a file, return empty tracking data.
+        """Read the tracking file, even one for another project or server. Without it, return empty tracking data.
 
         Raises:
             SmartForkError: the file is damaged, or came with the repository.
@@ -322,8 +279,7 @@ class Tracking:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
-        """Apply `change` to the tracking data (the project's list of shared sessions), write the result to the file
-        and return it.
+        """Apply `change` to the tracking data, write the result to the file and return it.
 
         Other processes that change the file wait meanwhile.
         """
@@ -341,9 +297,7 @@ class Tracking:
 
     @contextlib.contextmanager
     def push_lock(self) -> Iterator[None]:
-        """Hold a lock while the block runs, so that only one process of this machine pushes to the project, from any
-        checkout.
-        """
+        """Hold a lock, so that only one process of this machine pushes to the project, from any checkout."""
         name = sha256(f"{self.server} {self.place.key}".encode()).hexdigest()[:32]
         folder = state_home() / "team" / "pushing" / name
         with contextlib.ExitStack() as lock:
@@ -354,10 +308,7 @@ class Tracking:
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
-        """Compare the project and server in the tracking file with the expected ones. Return `None` if both match.
-
-        Otherwise return the command-line option for the value that differs, the file's value and the expected value.
-        """
+        """Return the option, the file's value and the expected one if the file is for another project or server."""
         pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
         return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)
 
@@ -390,10 +341,7 @@ def folder() -> Path:
 
 
 def write_error(path: Path, error: OSError) -> SmartForkError:
-    """Return an error that says why a file of smart-fork could not be written, and what to do.
-
-    The file is unchanged, so that the command can be repeated.
-    """
+    """Return an error that says why a file of smart-fork could not be written (it is unchanged), and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "Make room on its disk, and run the command again. Nothing is lost."
     else:
@@ -407,11 +355,7 @@ def timestamp() -> str:
 
 
 def check_written(directory: Path) -> None:
-    """Refuse a directory whose name is not UTF-8: neither agents' logs nor smart-fork's files can contain it.
-
-    Raises:
-        Usage: the name is not UTF-8.
-    """
+    """Refuse a directory whose name is not UTF-8: neither agents' logs nor smart-fork's files can contain it."""
     try:
         str(directory).encode()
     except UnicodeEncodeError:
@@ -448,9 +392,7 @@ def _origin(top: Path) -> str:
 
 
 def _others(repository: git.Repository) -> str:
-    """Return a hint for a repository without the remote `origin`: how to name its project by another remote. Empty if
-    the repository has no remote.
-    """
+    """Return a hint that names the project by a remote other than `origin`; empty if there is none."""
     for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
         name, _, url = line.partition(" ")
         with contextlib.suppress(Usage):

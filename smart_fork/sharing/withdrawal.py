@@ -1,11 +1,10 @@
-"""The removal of withdrawn text (its owner took it back) from the copies on this machine, from everything made of
-them, and from the index.
+"""Removes withdrawn text (its owner took it back) from the copies here, all made of them, and the index.
 
 Removals are stored as pending first. A log that an agent has open is changed later, and is neither pushed nor forked
 meanwhile. `still_shared` finds shared sessions that still have text that was cut on this machine.
 
-Only records that a server has withdrawn are removed, and the agent's own records that quote them, such as titles. If
-an agent's sessions cannot be cut, their copies are rewritten without the withdrawn records.
+Only records that a server has withdrawn are removed, and the agent's own records that quote them, such as titles. If an
+agent's sessions cannot be cut, their copies are rewritten without the withdrawn records.
 """
 
 from __future__ import annotations
@@ -55,20 +54,13 @@ _EditsByKey = Mapping[str, bytes | None]
 
 
 def is_rewritten(agent: str) -> bool:
-    """Return True if withdrawn records (their owner took them back) cannot be cut out of this agent's logs. Copies are
-    then rewritten without these records.
-    """
+    """Return True if withdrawn records cannot be cut out of this agent's logs, so that copies are rewritten."""
     found = AGENTS.find_cutter(agent)
     return found is None or not found.withdraws
 
 
 def refuse_uncuttable(agent: str, session_id: str) -> None:
-    """Refuse to withdraw messages of a shared session (take them back) if no messages can be cut out of its agent's
-    logs.
-
-    Raises:
-        ForkRefused: the agent's sessions cannot be cut.
-    """
+    """Raise `ForkRefused` if no messages can be cut out of this agent's logs, so that none can be withdrawn."""
     if is_rewritten(agent):
         raise ForkRefused(
             f"Messages of shared sessions of {AGENTS.title_of(agent)} cannot be withdrawn: {session_id}",
@@ -77,11 +69,7 @@ def refuse_uncuttable(agent: str, session_id: str) -> None:
 
 
 def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
-    """Return the records of a copy before and after the edits `keys`. Each record comes with its time.
-
-    Raises:
-        NotFound: the copy has no conversation.
-    """
+    """Return the records of a copy before and after the edits `keys`, each with its time."""
     before = _records(one, one.path)
     was, left = ([(received_logs.record_time(record), orjson.dumps(record)) for record in some] for some in (
         before, list(_left(one, before, keys))
@@ -90,14 +78,9 @@ def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine],
 
 
 def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = False) -> bool:
-    """Rewrite the log at `path` with the edits `keys` of its records. The log is the copy `one`, or was made of it.
+    """Rewrite the log at `path`, the copy `one` or made of it, with the edits `keys` of its records.
 
-    With `remove`, delete the log. Return True if the log is deleted, because of `remove` or because no message
-    remains.
-
-    Raises:
-        NotFound: the log has no conversation.
-        ForkRefused: an agent has the log open.
+    With `remove`, delete the log. Return True if the log is deleted, also because no message remains.
     """
     session, before = _session(one, path), _records(one, path)
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
@@ -147,9 +130,7 @@ def _said(records: Iterable[Record]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AppliedWithdrawals:
-    """The logs that contained withdrawn text (its owner took it back): changed logs, removed logs, and logs that could
-    not be changed yet, each with the reason.
-    """
+    """The changed and removed logs with withdrawn text, and those to change later, each with the reason."""
 
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
@@ -157,8 +138,7 @@ class AppliedWithdrawals:
 
 
 def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
-    """Make all pending edits (stored, not made yet) in logs that contain withdrawn text. Also delete unfinished copies
-    of sessions.
+    """Make all pending edits in logs with withdrawn text, and delete unfinished copies of sessions.
 
     With `remove`, delete these logs as a whole.
     """
@@ -187,13 +167,12 @@ def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
 
 
 def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
-    """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if the log is deleted.
+    """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if it is deleted.
 
     Changed logs that were made of it are added to `changed`. Those that cannot be changed now are added to `put_off`,
     with the reason.
 
-    Raises:
-        ForkRefused: an agent has the log open, or a log made of it cannot be changed now.
+    Raises: ForkRefused: a log made of it cannot be changed now, or its messages are not known in a hand-over.
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
@@ -227,8 +206,7 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the `edits` of withdrawn records in a file of shared records, of which the first line describes the
-    session.
+    """Make the `edits` in a file of shared records, whose first line describes the session.
 
     With `remove`, delete the file. Return True if it is deleted.
     """
@@ -249,19 +227,14 @@ def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """One step of a withdrawal from a log: the content `lost` by the log, and the function `cut`, which cuts it out of
-    the log or of one made of it.
-    """
+    """One step of a withdrawal: the content `lost` by a log, and a function that cuts it out of a log."""
 
     lost: Loss
     cut: Callable[..., bool]
 
 
 def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: bool) -> Iterator[_Removal]:
-    """Yield the steps that remove withdrawn content from a log. Each step has the content and a function that cuts it.
-
-    Carry out each step before requesting the next step from this generator.
-    """
+    """Yield the steps that remove withdrawn content from a log. Carry out each step before requesting the next."""
     if keys and is_rewritten(one.agent):
         yield _Removal(_loss_of(one, edits, *_record_lines(one, keys)), partial(_rewrite, one, keys))
     elif keys:
@@ -279,9 +252,7 @@ def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: 
 
 
 def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _Removal:
-    """Return the withdrawn content of a log that was deleted, and the function that cuts it out of sessions made of
-    that log.
-    """
+    """Return the withdrawn content of a deleted log, and a function that cuts it out of sessions made of it."""
     lost = _loss_of(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
     if is_rewritten(one.agent):
         return _Removal(lost, partial(_rewrite, one, keys))
@@ -289,9 +260,7 @@ def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _
 
 
 def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
-    """Return the withdrawn records that the log's snapshots (stored transcripts from before cuts) contain, each with
-    its time. The log itself may no longer have them.
-    """
+    """Return the withdrawn records in the log's snapshots (its contents before cuts), each with its time."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
@@ -324,13 +293,11 @@ def _loss_of(
 
 
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
-    """Remove withdrawn content from everything made of a log: its forks, its hand-overs (copies written for other
-    agents) and its snapshots (stored transcripts from before cuts).
+    """Remove withdrawn content from a log's forks, hand-overs (copies for other agents) and snapshots.
 
     Changed hand-overs are added to `changed`.
 
-    Raises:
-        ForkRefused: a log made of it cannot be cut now, and was added to `put_off`.
+    Raises: ForkRefused: a log made of it cannot be cut now, and was added to `put_off`.
     """
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
     descent = transcript.derived_from(whole, way.lost.keys)
@@ -361,16 +328,12 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _is_author(edits: Edits) -> bool:
-    """Return True if this machine pushed some of the edited records. Then another log with equal records may be the
-    original, and must not be cut.
-    """
+    """Return True if this machine pushed some edited records. Then a log with equal records may be the original."""
     return any(digest in edits and not key for one in received_logs.all_received() for digest, key in one.records)
 
 
 def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
-    """Return a function that plans a cut in a log. The function finds the records that `keys` edits, and plans to
-    remove or replace them.
-    """
+    """Return a function that plans to remove or replace the records that `keys` edits in a log."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
@@ -398,7 +361,7 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
 def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
     """Update the aliases (named shared sessions) of a log in the tracking file, after `edits` of the log's records.
 
-    If the log is `gone`, delete the log's alias instead. `before` is the number of the log's records before the edits.
+    If the log is `gone`, delete its alias. `before` is the number of the log's records before the edits.
     """
     tracking = Tracking(ProjectFolder(one.root, one.project))
     if not tracking.path.is_file():
@@ -420,7 +383,7 @@ def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
 def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
     """Return the alias of a log after `edits` of its records: with new counts and digests, and without a title.
 
-    The counts and digests are computed from the log and its register entry; the server is not asked.
+    They are computed from the log and its register entry; the server is not asked.
     """
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
@@ -434,8 +397,7 @@ def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
 
 
 def still_shared(path: Path, tool: str) -> dict[str, str]:
-    """Find shared sessions that still have a record that was cut out of the transcript at `path`, or of a log made of
-    that transcript.
+    """Find shared sessions with a record that was cut out of the transcript at `path` or a log made of it.
 
     Also find logs that still contain withdrawn text. Return what to do for each, by path or address.
     """
@@ -449,10 +411,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path of each log that still contains withdrawn text, with a sentence that says what to do.
-
-    Only the log at `path`, and logs from which that log was made, are considered.
-    """
+    """Yield each log with withdrawn text of which the log at `path` was made, or itself, with what to do."""
     for one in received_logs.with_pending_edits():
         if path in {one.path, *(other.path for other in transcript.derived_from_log(one.agent, one.path).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")

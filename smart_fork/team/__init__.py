@@ -1,7 +1,6 @@
-"""The team feature: its commands, its client and its server share sessions between people.
+"""The team feature: its commands, client and server share sessions between people.
 
-No module outside this package imports it. Below are the request classes from which the options of the commands are
-made.
+No module outside this package imports it. Below are the requests from which the commands' options are made.
 """
 
 from __future__ import annotations
@@ -71,22 +70,15 @@ class PullOptions:
     force: bool = False
 
     def for_agent(self, agent: AgentName) -> Self:
-        """Return these options for a session that belongs to `agent`.
-
-        If the options ask for another agent's format, `track` becomes false, since such a copy cannot be pushed.
-        """
+        """Return these options for a session of `agent`: an untracked copy if it is for another agent."""
         return replace(self, track=self.track and self.platform in (None, agent))
 
 
 @dataclass(frozen=True, slots=True)
 class PushRequest(SharedDescription):
-    """A request to push a session: `reference` names the session, and the other fields have its description and
-    options.
+    """A request to push the session `reference`, with its description and options.
 
     Without `reference`, the newest session of the agent in `platforms` is pushed; without both, the current alias.
-
-    Raises:
-        Usage: the description is too long.
     """
 
     images: bool = said(bool, default=False, help="Send images too. Secrets in them are not masked.")

@@ -44,7 +44,7 @@ BranchVerb = Literal["branch", "fork"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamBranchRequest:
-    """A request for a branch or a fork with the first `at` messages of a session, or with all if `at` is `None`.
+    """A request for a branch or a fork with the first `at` messages of a session; `None` means all.
 
     With `pull`, the new session is written on this machine. With `local`, it is not created on the server until it is
     pushed.
@@ -60,8 +60,8 @@ class TeamBranchRequest:
 class _Cut:
     """The first `count` records of the downloaded session `source`, which a branch or fork gets.
 
-    `moved` is true if these records go beyond the requested message, since the agent's turn ends only later. It is
-    `None` if no message was requested.
+    `moved` is true if they go beyond the requested message, since the agent's turn ends only later. It is `None` if no
+    message was requested.
     """
 
     source: Download
@@ -72,10 +72,9 @@ class _Cut:
 def branch(
     project: TeamProject, verb: BranchVerb, reference: str | None, asked: TeamBranchRequest, taken_as: PullOptions
 ) -> Shared:
-    """Branch one of the user's own sessions, or fork another person's. Return the command's result.
+    """Branch one of the user's own sessions, or fork another person's.
 
-    A fork gets none of the agent's thoughts (its hidden reasoning), since agents bind thoughts to their owner's
-    account.
+    A fork gets none of the agent's hidden thoughts, since agents bind thoughts to their owner's account.
 
     Raises:
         WrongVerb: `verb` is "branch" for another person's session, or "fork" for the user's own.
@@ -126,10 +125,7 @@ def branch(
 
 
 def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
-    """Find the alias (the local name) of a session that got new records both on this machine and on the server.
-
-    Return the alias's name and the alias. Return `None` if the session did not get new records in both places.
-    """
+    """Return the name and alias of a session that got new records both here and on the server, or `None`."""
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
             return name, one
@@ -145,10 +141,9 @@ def create_base(
     *,
     name: str,
 ) -> tuple[wire.SessionInfo, bool]:
-    """Create a branch or fork on the server, with those records of `one` that its parent on the server already has.
+    """Create a branch or fork on the server, with those records of `one` that its parent `source_id` has there.
 
-    The session `source_id` is the parent. If an earlier, interrupted command already created the branch or fork, use
-    that session. Return the session, and True if this call created it.
+    A session that an interrupted command created is used. Return the session, and True if this call created it.
 
     Raises:
         NotFound: the parent session is gone.
@@ -170,10 +165,7 @@ def create_base(
 
 
 def unparented_hint(name: str) -> str:
-    """Return the hint that `smart-fork team push NAME --force` shares a session without a parent.
-
-    It is for a session whose parent is missing or different on the server.
-    """
+    """Return the hint for a session whose parent is missing or different on the server: push it without one."""
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
@@ -195,13 +187,7 @@ def create(
     verb: BranchVerb,
     force: bool = False,
 ) -> wire.SessionInfo:
-    """Create a branch or fork on the server, with the first `count` records of `source`.
-
-    Raises:
-        WrongVerb: `verb` is "branch" for another person's session or "fork" for the user's own, or the user may not
-            write.
-        NotFound: the source is gone.
-    """
+    """Create a branch or fork on the server, with the first `count` records of `source`."""
     wanted = wire.valid_message(
         wire.Branch,
         verb=verb,
@@ -221,10 +207,7 @@ def create(
 
 
 def update_description(project: TeamProject, info: wire.SessionInfo, wanted: wire.SessionChange) -> wire.SessionInfo:
-    """Change the description of an existing session to `wanted`, and return the session.
-
-    If `wanted` is empty, do nothing.
-    """
+    """Change the description of an existing session to `wanted`, if it is not empty. Return the session."""
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
@@ -238,10 +221,7 @@ class _Branching:
     taken_as: PullOptions
 
     def name(self, source_id: str, new_id: str | None) -> str:
-        """Return the alias (the local name) for the session that the command creates.
-
-        `new_id` is the session's id on the server, or `None` if the session is not created there yet.
-        """
+        """Return the alias (the local name) for the new session. `new_id` is its id, if the server has it."""
         tracked = self.project.tracking.read()
         if new_id is not None:
             return pull.alias_for(tracked, self.taken_as, new_id)
@@ -250,10 +230,9 @@ class _Branching:
         )
 
     def of_parted(self, before: str, one: Alias, info: wire.SessionInfo) -> Shared:
-        """Make a branch from the local log of a session that got new records both here and on the server.
+        """Branch the local log of a session (alias `before`) that got new records both here and on the server.
 
-        On the server, the branch gets only the records that both places have. The next push of the branch sends the
-        remaining local records. `before` is the alias (the local name) of the session.
+        On the server, the branch gets only the common records. Its next push sends the remaining local records.
         """
         if self.taken_as.platform not in (None, one.platform) or self.taken_as.into is not None:
             raise Usage(
@@ -294,10 +273,7 @@ class _Branching:
         return replace(done, warnings=warnings)
 
     def on_server(self, cut: _Cut, written: WrittenLog | None, begun: PendingCreation, name: str) -> Shared:
-        """Create the branch or fork on the server, and track it. Return the command's result.
-
-        If an earlier, interrupted command already created the branch or fork, use that session.
-        """
+        """Create the branch or fork on the server, or use one of an interrupted command, and track it."""
         there = begun.existing_session()
         if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
             begun, there = begun.with_new_id(), None
@@ -324,7 +300,7 @@ class _Branching:
         return replace(done, created=True, moved=cut.moved)
 
     def on_this_machine(self, cut: _Cut, written: WrittenLog, name: str) -> Shared:
-        """Track a new branch or fork that is only on this machine until it is pushed. Return the command's result."""
+        """Track a new branch or fork that is only on this machine until it is pushed."""
         info = cut.source.info
         base = {
             "session_id": None,
@@ -341,11 +317,9 @@ class _Branching:
         return replace(done, moved=cut.moved, **pull.written_fields(self.project, info, written))
 
     def offline(self, source_id: str) -> Shared:
-        """Branch a tracked session while the server does not answer: copy its local log up to the requested message.
+        """Branch a tracked session while the server does not answer: copy its local log.
 
-        Raises:
-            ServerUnavailable: this machine does not know which records the server has.
-            SmartForkError: the log cannot be copied.
+        Raises: ServerUnavailable: this machine does not know which records the server has.
         """
         tracked = self.project.tracking.read()
         one = next((one for one in tracked.aliases.values() if one.session_id == source_id and one.file), None)
@@ -373,10 +347,7 @@ class _Branching:
 
 
 def _needs_server(project: TeamProject, why: str) -> ServerUnavailable:
-    """Return the error for a request that needs the server while the server does not answer.
-
-    `why` is a sentence that says why the request needs the server.
-    """
+    """Return the error for a request that needs the server while it does not answer. `why` is a sentence."""
     return ServerUnavailable(f"{_away(project)} {why}", project.away.hint if project.away else "")
 
 
@@ -388,10 +359,7 @@ def _away(project: TeamProject) -> str:
 def _written(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
 ) -> Iterator[WrittenCopy]:
-    """Write a copy of the log of `one` up to message `at`, and yield the copy. Without `at`, copy all complete turns.
-
-    After an error in the context, delete the copy.
-    """
+    """Yield a copy of the log of `one` up to message `at`, or of all complete turns. Delete it after an error."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
@@ -408,7 +376,7 @@ def _written(
 
 
 def _alias(project: TeamProject, one: Alias, branch: WrittenCopy, out: Outgoing) -> Alias:
-    """Return the alias (the local name and tracking data) of `branch`, a copy of the log of `one`.
+    """Return the alias (the tracking data) of `branch`, a copy of the log of `one`.
 
     The first records of the copy, which the server had at its last answer, count as already shared.
     """

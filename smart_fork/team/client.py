@@ -50,12 +50,7 @@ class Deadline:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Limit the time for the answer to one request, which the caller sends in this context. At the end, stop the
-        timer.
-
-        Raises:
-            ServerUnavailable: the answer was not complete in time.
-        """
+        """Raise `ServerUnavailable` if the request that is sent in this context is not answered in time."""
         self._passed = False
         try:
             yield
@@ -138,12 +133,7 @@ class Client:
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
-        """Exchange an invitation for a token. A client that chooses the `token` can repeat the request after a lost
-        answer.
-
-        Raises:
-            Usage: `invite` is not an invitation.
-        """
+        """Exchange an invitation for a token. With a chosen `token`, a login with a lost answer can be repeated."""
         try:
             wanted = wire.LoginRequest(invite=invite, machine=machine[:200], token=token)
         except ValidationError:
@@ -177,11 +167,7 @@ class Client:
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.WithdrawnPage:
-        """Return the withdrawals (removals of records by their owners) since `since`, the bookmark of an earlier
-        answer.
-
-        They concern the user's own sessions, and sessions of which the user has a copy.
-        """
+        """Return the withdrawals (records removed by their owners) after the bookmark `since` that concern the user."""
         return self.ask(wire.WithdrawnPage, "GET", "changes", asked={"since": since} if since is not None else None)
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
@@ -202,13 +188,11 @@ class Client:
         self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NO_CONTENT_BYTES)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
-        """Withdraw (remove) all records of a session except its parent's, also from all sessions that were made from
-        it.
-        """
+        """Withdraw all records of a session except its parent's, also from sessions made from it."""
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
-        """Return a page of the server's audit log, the list of who did what. `asked` has the filters."""
+        """Return a page of the server's audit log (who did what). `asked` has the filters."""
         return self.ask(wire.Audit, "GET", "audit", asked=asked)
 
     def administer(self, wanted: wire.Administer) -> dict[str, Any]:
@@ -223,7 +207,7 @@ class Client:
         return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
-        """Return those `digests` whose segments (compressed blocks of records) the server has and need not be sent."""
+        """Return those `digests` whose segments (blocks of records) the server has and need not be sent."""
         answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
         return frozenset(answer.present)
 
@@ -272,8 +256,7 @@ class Client:
     ) -> M:
         """Send a request with the message `body` to `path` below ``/v1``, and parse the answer as `answer`.
 
-        Raises:
-            SmartForkError: the errors of `send`; `ServerUnavailable` also if the answer is not one of version 1.
+        Raises: SmartForkError: the errors of `send`; `ServerUnavailable` also if the answer has another form.
         """
         sent = None if body is None else body.model_dump_json(exclude_none=True).encode()
         said = self.send(method, path, sent, asked)
@@ -325,11 +308,7 @@ class Client:
             raise away from error
 
     def _read(self, answer: httpx2.Response, most: int) -> bytes:
-        """Return the body of a successful HTTP answer. For an HTTP error, raise the error that the answer describes.
-
-        Raises:
-            SmartForkError: the error that the server reports, or the answer does not come from a team server.
-        """
+        """Return the body of a successful HTTP answer. For an HTTP error, raise the error that it describes."""
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
         if good and most == NO_CONTENT_BYTES and answer.status_code != 204:
@@ -342,7 +321,7 @@ class Client:
 
 
 def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
-    """Return the certificates to trust for ``https``: those that environment variables name, else the default ones."""
+    """Return the certificates to trust for ``https``: those that environment variables name, or the default ones."""
     if not origin.startswith("https:"):
         # Without a proxy none is ever shown: nobody's is believed, and those of the system are not read in vain.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_loopback(host) else True
@@ -354,7 +333,6 @@ def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
 
 
 def _unreachable(origin: str, error: Exception) -> errors.ServerUnavailable:
-    """Return the error for a server that cannot be reached, with the reason in words."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
         hint = "If your team signs its own certificates, set SSL_CERT_FILE to the trusted certificate."
@@ -388,10 +366,7 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
 
 
 def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
-    """Convert an HTTP error answer into an exception for the user.
-
-    `said` is the body of the answer. `known` is true if the request had a token.
-    """
+    """Convert the body of an HTTP error answer into an exception. `known` is true if the request had a token."""
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -439,7 +414,7 @@ T = TypeVar("T")
 
 
 def is_unavailable(origin: str) -> bool:
-    """Return True if a server did not answer a request in the last seconds, so that callers can skip the server."""
+    """Return True if a server did not answer in the last seconds, so that callers can skip it."""
     try:
         return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
     except OSError:
@@ -447,7 +422,7 @@ def is_unavailable(origin: str) -> bool:
 
 
 def note_unavailable(origin: str) -> None:
-    """Store that a server does not answer, so that all processes skip it for a while. Ignore an error of storing."""
+    """Store that a server does not answer, so that all processes skip it for a while."""
     with suppress(OSError):
         state.keep(f"away {origin}", time.time())
 
@@ -466,18 +441,13 @@ class PendingAnswer:
         self._thread.start()
 
     def has_ended(self) -> bool:
-        """Wait for the answer, at most `seconds`. Return True if the answer arrived, or the request failed."""
+        """Return True if the answer arrived or the request failed within `seconds`."""
         self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 
 def ask_briefly(account: Account, work: Callable[[Client], T], name: str) -> T:
-    """Run `work` in a thread with a client of the account's server, and return its result. Wait only a moment.
-
-    Raises:
-        ServerUnavailable: the server has not answered in time.
-        SmartForkError: the error with which the server answered.
-    """
+    """Return the result of `work`, which gets a client of the server, or raise `ServerUnavailable` after a moment."""
     answered: list[T | SmartForkError] = []
 
     def ask() -> None:

@@ -38,8 +38,8 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 class Account:
     """A user's account on a team server, with its token.
 
-    `user` is empty for a token from the environment, since only the server knows who owns that token. A token that
-    expires is replaced after `renew_after` (seconds since the epoch).
+    `user` is empty for a token from the environment, whose owner only the server knows. A token that expires is
+    replaced after `renew_after` (seconds since the epoch).
     """
 
     origin: str
@@ -49,7 +49,7 @@ class Account:
 
     @property
     def is_due(self) -> bool:
-        """Return True if the account's token should be replaced by a new one now."""
+        """True if the account's token should be replaced by a new one now."""
         return self.renew_after is not None and time.time() >= self.renew_after
 
 
@@ -75,7 +75,7 @@ def origin_of(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if `host` is this machine, so that requests to it do not leave the machine."""
+    """Return True if `host` is this machine."""
     if host == "localhost":
         return True
     try:
@@ -85,14 +85,7 @@ def is_loopback(host: str) -> bool:
 
 
 def logged_in_account(server: str | None = None) -> Account:
-    """Return the user's account on `server`.
-
-    Without `server`, use the server in the environment, else the one of the last login.
-
-    Raises:
-        NotAuthenticated: the user has not logged in.
-        Usage: `server` is not an address.
-    """
+    """Return the user's account on `server`, or on the server in the environment, or of the last login."""
     said, token = os.environ.get(Setting.TEAM_URL), os.environ.get(Setting.TEAM_TOKEN)
     if said and token and (server is None or origin_of(server) == origin_of(said)):
         return Account(origin_of(said), "", token)
@@ -118,8 +111,7 @@ def has_login() -> bool:
 def pending_token(origin: str, invite: str) -> str:
     """Return the token that a login with this invitation asks for: the stored one of an earlier try, or a new one.
 
-    The token is stored before the request is sent. An invitation works only once, but if the server's answer is lost,
-    the login can be repeated with the stored token.
+    An invitation works only once. But if the server's answer is lost, the login can be repeated with the stored token.
     """
     what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
@@ -128,15 +120,15 @@ def pending_token(origin: str, invite: str) -> str:
 
 
 def renewal_after(expires_at: datetime | None) -> float | None:
-    """Return when to replace a token that was made now and expires at `expires_at`, in seconds since the epoch.
+    """Return when to replace a new token that expires at `expires_at`: after half of its life.
 
-    This is after half of the token's life. Return `None` for a token that does not expire.
+    The result is in seconds since the epoch, or `None` for a token that does not expire.
     """
     return None if expires_at is None else (time.time() + expires_at.timestamp()) / 2
 
 
 def remember(one: Account) -> None:
-    """Store an account with its token. The account's server becomes the default server."""
+    """Store an account with its token. Its server becomes the default server."""
 
     def change(known: dict[str, Any]) -> None:
         expiring = {} if one.renew_after is None else {"renew_after": one.renew_after}
@@ -166,7 +158,7 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
 
 
 def rejected_token() -> NotAuthenticated:
-    """Return the error for a token that the server does not accept. The error's text says where the token is set."""
+    """Return the error for a token that the server does not accept. It says where the token is set."""
     if os.environ.get(Setting.TEAM_TOKEN):
         return NotAuthenticated(
             f"The server does not accept {Setting.TEAM_TOKEN}.", f"Set another token, or unset {Setting.TEAM_TOKEN}."

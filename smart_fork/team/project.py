@@ -1,4 +1,4 @@
-"""A team project: its folder, the tracking of its shared sessions, its server, and the download of sessions.
+"""A team project: its folder, its tracked sessions, its server, and the download of sessions.
 
 Each download is compared with digests that this machine stored before. So a server cannot change earlier records of a
 session unnoticed.
@@ -92,10 +92,9 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
 
 @dataclass(frozen=True, slots=True)
 class TeamProject:
-    """The project of a team command: its folder, its tracked sessions (those with an alias here) and a client of its
-    server.
+    """The project of a team command: its folder, its tracked sessions and a client of its server.
 
-    `away` is the error of the server if it was checked at the start and did not answer, else `None`.
+    `away` is the error of the server if it was checked at the start and did not answer.
     """
 
     client: Client
@@ -115,13 +114,13 @@ class TeamProject:
 
     @property
     def location(self) -> dict[str, str]:
-        """The address of the server and the key of the project, as a tracking file (of local names) stores both."""
+        """The address of the server and the key of the project, as a tracking file stores both."""
         return {"server": self.server, "project": self.key}
 
     def session_id_of(self, reference: str | None) -> str:
-        """Return the id of the shared session that `reference` names, or of the current alias without a reference.
+        """Return the id of the shared session that `reference` names: an alias, an id, its beginning, or a URL.
 
-        A reference is an alias, an id, the beginning of an id, or the URL of a session.
+        Without a reference, it is the current alias.
 
         Raises:
             NotFound: no session matches.
@@ -150,19 +149,16 @@ class TeamProject:
         return page[0].id
 
     def _tracked(self, reference: str | None) -> Tracked:
-        """Read the project's tracking file (the local names of shared sessions), in which `reference` is then looked
-        up.
+        """Read the project's tracking file (the local names of shared sessions) to look up `reference`.
 
-        If the file is for another project or server, raise an error for an alias. For the id of a session, return
-        empty tracking data instead, since an id needs no tracking file.
+        If the file is for another project or server, raise an error for an alias, but return empty data for an id.
         """
         if reference is not None and ID_BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
 
     def in_clone_of(self, directory: Path | None) -> TeamProject:
-        """Return this project with the folder and tracking file of the clone (another copy of the repository) at
-        `directory`.
+        """Return this project in the clone (another copy of the repository) at `directory`.
 
         Return `self` if `directory` is `None`, in this clone, or in no clone of this project.
         """
@@ -177,12 +173,7 @@ class TeamProject:
         return replace(self, place=there, tracking=Tracking(there, self.server))
 
     def find_session(self, reference: str | None) -> SessionRead:
-        """Return the shared session that `reference` names. Wait for the server only a moment.
-
-        Raises:
-            ServerUnavailable: the server does not answer in time.
-            SmartForkError: the errors of `session_id_of`.
-        """
+        """Return the shared session that `reference` names, or raise `ServerUnavailable` after a moment."""
 
         def ask(client: Client) -> SessionRead:
             return client.session(self.key, replace(self, client=client).session_id_of(reference))
@@ -192,7 +183,7 @@ class TeamProject:
     def is_mine(self, info: SessionInfo) -> bool:
         """Return True if the session is the user's own.
 
-        If the token comes from the environment, the user's name is unknown here, so the server is asked.
+        A token from the environment does not name its user, so the server is asked.
         """
         if self.client.account.user:
             return info.owner == self.client.account.user
@@ -207,14 +198,13 @@ class TeamProject:
 def opened(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """Open a project and a client of its server, and yield both as a `TeamProject`.
+    """Yield a project with a client of its server.
 
-    The server is `server`, else the one in the environment, the one in the project's tracking file, or the one of the
-    last login. With `ask`, first check if the server answers, for commands that can work without it.
+    The server is `server`, or the one in the environment, in the project's tracking file, or of the last login. With
+    `ask`, first check if the server answers, for commands that can work without it.
 
-    Raises:
-        NotAuthenticated: the user has not logged in to the server.
-        Usage: the project has no name, or the address is wrong.
+    Raises: NotAuthenticated: the user has not logged in to the server. Usage: the project has no name, or the address
+    is wrong.
     """
     place = ProjectFolder.of(project, directory)
     with Client(_account(server, Tracking(place))) as asked:
@@ -225,10 +215,7 @@ def opened(
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
-    """Check if the account's server answers.
-
-    Return the error if it does not; return `None` if it does, even with an error.
-    """
+    """Return the error of a server that does not answer; `None` if it answers, even with an error."""
     try:
         with client.impatient_client(account) as quick:
             quick.hello()
@@ -243,10 +230,7 @@ def has_moved(one: Alias, info: SessionInfo) -> bool:
 
 
 def session_not_found(reference: str) -> NotFound:
-    """Return the error for a session that does not exist or that the user may not read.
-
-    The text is the same for both.
-    """
+    """Return the error for a session that does not exist or that the user may not read, with one text."""
     return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND_HINT)
 
 
@@ -272,10 +256,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_id() -> str:
-    """Return a new UUID of version 7.
-
-    It begins with the time, so new sessions are neighbors in the server's indexes.
-    """
+    """Return a UUID of version 7, which begins with the time: new sessions are neighbors in the server's indexes."""
     value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
     return str(uuid.UUID(int=value))
@@ -305,7 +286,7 @@ class PendingCreation:
     again: bool
 
     def existing_session(self) -> wire.SessionRead | None:
-        """Return the session if an earlier run of the command already created it on the server, else `None`."""
+        """Return the session if an earlier run of the command already created it on the server, or `None`."""
         if not self.again:
             return None
         try:
@@ -314,29 +295,18 @@ class PendingCreation:
             return None
 
     def with_new_id(self) -> PendingCreation:
-        """Replace the stored id by a new one, and return the pending creation with the new id.
-
-        Use this if the session with the old id was deleted, or has other records by now.
-        """
+        """Replace the stored id, because its session was deleted, or has other records by now."""
         other = new_id()
         self.project.tracking.change(lambda now: now.with_begun(self.what, other))
         return replace(self, session_id=other, again=False)
 
     def removed_from(self, tracked: Tracked) -> Tracked:
-        """Return tracking data (the project's stored aliases and ids) without this pending creation, since the session
-        exists.
-        """
+        """Return tracking data without this pending creation, since the session exists."""
         return tracked.with_begun(self.what, None)
 
 
 def pending_creation(project: TeamProject, *what: object) -> PendingCreation:
-    """Return the pending creation of a session for the command that `what` identifies.
-
-    It has the id that an earlier run of the command stored. For the first run, make and store a new id.
-
-    Raises:
-        SmartForkError: the id cannot be stored. No request was sent then.
-    """
+    """Return the pending creation for the command that `what` identifies, with a new or an earlier stored id."""
     key, fresh = " ".join(map(str, (project.server, project.key, *what))), new_id()
     kept = project.tracking.change(lambda now: now if key in now.begun else now.with_begun(key, fresh)).begun[key]
     return PendingCreation(project, key, kept, again=kept != fresh)
@@ -367,13 +337,9 @@ def _hinted_errors() -> Iterator[None]:
 
 
 def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None = None) -> Download:
-    """Download all records of a session. If a push replaces its last block of records meanwhile, download them again.
+    """Download all records of a session, again if a push replaces its last records meanwhile.
 
-    `base` is the number and digest of the first records that this machine already knows. The session must begin with
-    these records.
-
-    Raises:
-        SmartForkError: the errors of `_downloaded`.
+    `base` is the number and digest of the first records that this machine already knows.
     """
     for _ in range(_DOWNLOAD_TRIES):
         try:
@@ -424,14 +390,11 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
 
 @_hinted_errors()
 def open_segment(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
-    """Find where new records of a session go: into its last segment if that has room, else into a new one.
+    """Find where new records of a session go: into its last segment (block of records), or into a new one.
 
-    A segment is a block of records that is stored as a whole. It has no room if it is full, or belongs to the parent
-    session too. If the last segment has room, return the number of segments before it, and its records. Otherwise
-    return the number of all segments, and an empty list.
-
-    Raises:
-        Unshareable: the records do not match the digest of the session.
+    A segment has no room if it is full, or is the parent's too. If the last segment has room, return the number of
+    segments before it, and its records; else the number of all segments, and an empty list. Raise `Unshareable` if the
+    records do not match the session's digest.
     """
     if not read.segments:
         return 0, []

@@ -1,6 +1,4 @@
-"""The command `team pull`: download the user's own shared session, and write it as an agent's session on this
-machine.
-"""
+"""The command `team pull`: download the user's own shared session, and write it as an agent's session here."""
 
 from __future__ import annotations
 
@@ -40,23 +38,16 @@ OTHER_AGENT_WARNING = "It belongs to another agent now. A push shares it as a se
 
 
 def for_project(options: PullOptions, root: Path) -> PullOptions:
-    """Return the options for a copy in the project at `root`.
-
-    If the directory `into` is in another project, `track` becomes false, since the copy cannot be pushed from here.
-    """
+    """Return the options for a copy in the project at `root`. A copy in another project is not tracked."""
     there = options.into is None or in_project(str(resolve(options.into)), project_of(root))
     return replace(options, track=options.track and there)
 
 
 def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
-    """Download one of the user's own shared sessions, and write it on this machine.
+    """Download one of the user's own shared sessions, and write it here, unless an unchanged earlier pull did.
 
-    If an earlier pull wrote the session here and nothing has changed, do nothing.
-
-    Raises:
-        NotFound: the user has no session of this reference.
-        Conflict: the local log has unpushed records, or the session's earlier records have changed.
-        SmartForkError: the session cannot be written.
+    Raises: NotFound: the user has no session of this reference. Conflict: the local log has unpushed records, or the
+    session's earlier records have changed.
     """
     session_id, project = project.session_id_of(reference), project.in_clone_of(wanted.into)
     wanted = for_project(wanted, project.place.root)
@@ -85,10 +76,7 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
 
 
 def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionInfo) -> None:
-    """Check that the local log of a session has no unpushed records, since a pull would replace the log.
-
-    Raise `Conflict` if it has, with the next step for the user.
-    """
+    """Raise `Conflict` if the local log of a session has unpushed records: a pull would replace the log."""
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
     more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
@@ -102,7 +90,7 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
 
 
 def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
-    """If a local log has unpushed records, track it as a branch under a new alias before a pull replaces it.
+    """Track a local log with unpushed records as a branch under a new alias before a pull replaces it.
 
     Return a sentence that names the alias; an empty tuple if all records were pushed.
     """
@@ -118,10 +106,9 @@ def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[
 def written_copy(
     project: TeamProject, taken: Download, wanted: PullOptions, *, others: bool, count: int | None = None
 ) -> Iterator[WrittenLog]:
-    """Write the first `count` records of a downloaded session as an agent's log on this machine, and yield the log.
+    """Write the first `count` records of a downloaded session (or all) as an agent's log here, and yield the log.
 
-    Without `count`, write all records. After an error in the context, the log is deleted. `others` is true if the
-    session belongs to another person.
+    After an error in the context, the log is deleted. `others` is true if the session belongs to another person.
     """
     agent = wanted.platform or taken.info.agent
     AGENTS.forms_of(agent)  # says what it cannot have
@@ -152,10 +139,7 @@ def written_copy(
 
 
 def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
-    """Return the working directory for the new session: `into` in the options, or the project's folder.
-
-    Refuse a path that cannot be stored in a text file.
-    """
+    """Return the working directory for the new session: `into` in the options, or the project's folder."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"No such directory: {directory}")
@@ -191,10 +175,7 @@ def delete_copy(made: WrittenLog) -> None:
 
 
 def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
-    """Write downloaded records, unchanged, into a file. Its first line is the server's description of the session.
-
-    Return the result of the pull.
-    """
+    """Write downloaded records, unchanged, into a file. Its first line is the server's description of the session."""
     path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
@@ -206,13 +187,7 @@ def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
 
 
 def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
-    """Return the alias (the local name) for a session.
-
-    This is the alias in the options, else the session's earlier alias (`before`), else the beginning of its id.
-
-    Raises:
-        Usage: the alias belongs to another session.
-    """
+    """Return the chosen alias, the earlier one `before`, or the id's beginning. Raise `Usage` if it is taken."""
     name = check_alias(wanted.alias) if wanted.alias else before or free_alias(tracked, session_id)
     there = tracked.aliases.get(name)
     if there is not None and name != before and there.session_id != session_id and not wanted.force:
@@ -221,8 +196,7 @@ def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: st
 
 
 def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
-    """Return an alias (a local name) for a session: the beginning of its id, with a number if another session has that
-    alias.
+    """Return an alias for a session: the beginning of its id, with a number if another session has that alias.
 
     With `new`, an alias that the session itself already has is not returned either.
     """
@@ -233,13 +207,9 @@ def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
 
 
 def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> Alias:
-    """Give a session the alias `name` (its local name) in place of its earlier alias. Return the tracking data.
+    """Give a session the alias `name` in place of its earlier alias. Return the tracking data.
 
-    With `force`, take the alias from another session that has it.
-
-    Raises:
-        NotFound: the session does not exist.
-        Usage: another session has the alias.
+    Raise `Usage` if another session has the alias; with `force`, take the alias from it.
     """
     tracked, name = project.tracking.read(), check_alias(name)
     if known := tracked.named(reference):
@@ -259,10 +229,9 @@ def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> A
 
 
 def default_alias(session_id: str) -> str:
-    """Return the default alias (local name) of a session: the first 13 characters of its id, or 8 for an older kind of
-    id.
+    """Return the default alias of a session: the beginning of its id.
 
-    The ids of version 7 begin with the time, so they need 13.
+    Of ids of version 7, which begin with the time, it takes 13 characters; of others 8.
     """
     return session_id[: 13 if session_id[14:15] == "7" else 8]
 
@@ -270,7 +239,7 @@ def default_alias(session_id: str) -> str:
 def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
     """Return the tracking data (what this machine stores) of a session on the server.
 
-    `written` is the session's log on this machine, if there is a log. `kind` names the command, such as "pull".
+    `written` is its log on this machine, if there is one. `kind` names the command, such as "pull".
     """
     return Alias(
         session_id=info.id,
@@ -293,10 +262,9 @@ def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Ali
 def track_session(
     project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
 ) -> None:
-    """Store a shared session in the tracking file under the alias `name`, and make the alias the current one.
+    """Store a shared session in the tracking file under the alias `name`, as the current one.
 
-    `begun` is the pending creation of the session, which is removed from the file. `in_place_of` is an earlier alias
-    to remove.
+    The pending creation `begun` and the earlier alias `in_place_of` are removed from the file.
     """
 
     def change(tracked: Tracked) -> Tracked:
@@ -313,10 +281,7 @@ def track_session(
 def shared_result(
     project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None
 ) -> Shared:
-    """Return the result of a command about a session on the server.
-
-    If the command wrote a log here, the result has its path.
-    """
+    """Return the result of a command about a session on the server, with the path of the `written` log."""
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **written_fields(project, info, written))
 
@@ -332,9 +297,7 @@ def unshared_result(verb: Verb, project: TeamProject, name: str | None, one: Ali
 
 
 def written_fields(project: TeamProject, info: SessionInfo, written: WrittenLog) -> dict[str, Any]:
-    """Return the result fields about a log that a command wrote here: path, resume command, missing parts and
-    warnings.
-    """
+    """Return the result fields about a log that was written here, such as its path and resume command."""
     return {
         "files": (str(written.path),),
         "resume_command": command_to_resume(written.agent, written.session_id, written.local.session.cwd),
@@ -363,7 +326,7 @@ _MAX_ANCESTORS = 100
 def _note_others(
     project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
 ) -> None:
-    """Store which messages of a written session other people wrote, so that a fork of the session asks the user first.
+    """Store which messages of a written session other people wrote, so that a fork asks the user first.
 
     `told` are the written records. `others` is true if the session itself belongs to another person. Messages that the
     user pushed do not count.

@@ -35,12 +35,7 @@ MAX_ENCLOSED_BYTES = canonical.MIB
 
 
 def send(project: TeamProject, made: Plan) -> Shared:
-    """Send a planned push, and update the tracking file. Before, wait until other pushes of this machine have ended.
-
-    Raises:
-        Conflict: the session on the server has advanced.
-        SmartForkError: the server did not accept the push.
-    """
+    """Send a planned push, and update the tracking file, after other pushes of this machine have ended."""
     with project.tracking.push_lock():
         found = project.tracking.read().of_log(made.session.source_path)
         if found is None and not made.force and (told := _from_another_checkout(project, made)) is not None:
@@ -56,13 +51,9 @@ def send(project: TeamProject, made: Plan) -> Shared:
 
 
 def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
-    """Return the result of the push if the session was already pushed completely from another checkout on this
-    machine.
+    """Return the result if another checkout of this machine already pushed the session completely, or `None`.
 
-    Return `None` if no other checkout pushed the session.
-
-    Raises:
-        Conflict: there are new records. Shared paths are relative to the first checkout, so it must push them.
+    If there are new records, raise `Conflict`: shared paths are relative to that checkout, so it must push them.
     """
     found = received_logs.tracked_in(made.session.source_path, made.session.agent)
     if found is None:
@@ -80,10 +71,7 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
 
 
 def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
-    """Return the result of a push if another push has already sent the records.
-
-    Update only the session's description.
-    """
+    """Update only the session's description: another push has already sent the records."""
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
@@ -131,11 +119,7 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
 
 
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Return the alias (the local name) for a pushed session.
-
-    This is the alias in the plan. If the plan has no alias, or the alias was made from the id of another session,
-    return one made from the session's id.
-    """
+    """Return the alias (local name) for a pushed session: the plan's, unless it was made of another session's id."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -147,8 +131,8 @@ def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
 def _push_root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
     """Push a session without a parent: create it on the server with all its records.
 
-    If an earlier, interrupted push already created the session, append the missing records to it. Return the session,
-    the number of sent records, and True if the session is new.
+    If an interrupted push created it, append the missing records. Return the session, the number of sent records, and
+    True if the session is new.
     """
     if (read := begun.existing_session()) is not None:
         try:
@@ -176,7 +160,7 @@ def _create(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pu
 def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
     """Create a branch or fork on the server with the records that it has in common with its parent.
 
-    Return the tracking data of the branch or fork, and True if it did not exist before.
+    Return its tracking data, and True if it did not exist before.
     """
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
@@ -196,10 +180,7 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """Append the plan's new records to the session that `alias` tracks on the server.
-
-    Return the session and the number of appended records.
-    """
+    """Append the plan's new records to the session that `alias` tracks on the server. Return both."""
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 
@@ -270,8 +251,7 @@ def _meta(made: Plan) -> wire.Meta:
 def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
     """Send a push with its segments (compressed blocks of records), and return the server's answer.
 
-    If the segments are small, they are sent inside the push message. Otherwise the segments that the server does not
-    have are sent first, each in a request of its own.
+    Small segments are sent inside the push message. Of large ones, those that the server lacks are sent first.
     """
     if sum(len(one.body) for one in segments) <= MAX_ENCLOSED_BYTES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
@@ -293,7 +273,7 @@ log = logging.getLogger(__name__)
 
 
 def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
-    """Return the vectors of a session's searchable passages that the local index has, to be sent with a push.
+    """Return the vectors that the local index has for a session's passages, to be sent with a push.
 
     Return `None` if the index cannot be used or has another model's vectors. The server computes missing vectors.
     """
@@ -329,10 +309,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class NotPushed(Value):
-    """A session that was not pushed, with the reason.
-
-    `skipped` is true if the session had nothing to send, which is not an error.
-    """
+    """A session that was not pushed, with the reason. A `skipped` one had nothing to send, which is not an error."""
 
     session: str
     error: str
@@ -345,8 +322,7 @@ class NotPushed(Value):
 class Planned:
     """A session to push, with its preview. `reference` is the session's name in the user's request.
 
-    `local` is the number and digest of the log's records at the preview. If the log has others later, the session is
-    not sent.
+    `local` is the number and digest of the log's records at the preview. If they change, the session is not sent.
     """
 
     reference: str
@@ -356,11 +332,9 @@ class Planned:
 
 
 def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
-    """Return the paths of the logs that `team push --all` sends, oldest first.
+    """Return the paths of the logs that `team push --all` sends, oldest first, but forks after their parents.
 
-    These are the project's sessions that people started, and the already tracked ones. Only sessions of `agents`
-    count, or of all agents with shareable sessions. Forks come after their parents, so that each is pushed as a
-    branch.
+    They are the project's sessions that people started, and the tracked ones, of `agents` or of all agents.
     """
     root, chosen = project.place.root, set(agents)
     names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
@@ -376,9 +350,9 @@ def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str
 def preview_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
-    """Plan the push of each session, and yield a preview, or the reason why the session cannot be pushed.
+    """Yield a preview of the push of each session, or the reason why it cannot be pushed. Send nothing.
 
-    Send nothing. With `every`, a session with nothing to send is marked as skipped, which is not an error.
+    With `every`, a session with nothing to send is marked as skipped, which is not an error.
     """
 
     def planned(reference: str, made: Plan) -> Planned:
@@ -392,8 +366,8 @@ def push_each(
 ) -> Iterator[Shared | NotPushed]:
     """Push one session after the other. Yield each result, or the reason why a session was not sent.
 
-    A session with a preview (`Planned`) is sent only if its log has not changed since the preview. With `every`, a
-    session with nothing to send is marked as skipped.
+    A session with a preview (`Planned`) is sent only if its log has not changed since. With `every`, a session with
+    nothing to send is marked as skipped.
     """
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
 
@@ -409,9 +383,9 @@ def push_each(
 def _each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
 ) -> Iterator[D | NotPushed]:
-    """Plan the push of each session, and pass the plan to `do`. Yield the result of `do`, or the reason of a failure.
+    """Plan the push of each session, and yield the result of `do` for the plan, or the reason of a failure.
 
-    With `every`, `do` is not called for a session with nothing to send, which is marked as skipped.
+    With `every`, a session with nothing to send is marked as skipped instead.
     """
     away: ServerUnavailable | None = None
     for reference in dict.fromkeys(sessions):

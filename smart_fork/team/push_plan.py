@@ -1,7 +1,4 @@
-"""Plan a push: choose which records are sent to which shared session, and make the preview for the user.
-
-This module sends nothing.
-"""
+"""Plans a push: which records go to which shared session, and the preview for the user. Nothing is sent here."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ PUBLISH_QUESTION = "It is private. All members of the project will be able to re
 
 @dataclass(frozen=True, slots=True)
 class Preview(Value):
-    """A preview of a push: the content to send, its destination, and its readers. Secrets in all texts are masked."""
+    """A preview of a push: its content, destination and readers. Secrets in all texts are masked."""
 
     server: str
     project: str
@@ -97,7 +94,7 @@ class Preview(Value):
         return f"{what:<4}  {AGENTS.title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 
     def questions(self) -> tuple[str, ...]:
-        """Return the questions to ask the user before the push, in order; an empty tuple if no question is needed."""
+        """Return the questions to ask the user before the push, in order."""
         sends = bool(self.created or self.pushed_records)
         publishes = self.visibility == "public" != self.before and not self.created
         return (SEND_QUESTION,) * sends + (PUBLISH_QUESTION,) * publishes
@@ -126,8 +123,7 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned push: the records to send (`out`), and the tracking data (`alias`) of the shared session that gets
-    them.
+    """A planned push: the records to send (`out`), and the tracking data (`alias`) of the session that gets them.
 
     Without `alias`, a session without a parent is created. `said` is the description with masked secrets. `before` is
     the visibility before the push. `seen` is the alias that the log had when the push was planned. `force` is the
@@ -149,14 +145,11 @@ class Plan:
 
     @property
     def creates(self) -> bool:
-        """Return True if the push creates a session on the server, False if it appends to one."""
+        """True if the push creates a session on the server, False if it appends to one."""
         alias = self.alias
         return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
     def preview(self, project: TeamProject) -> Preview:
-        """Return the preview of this push, with the visibility before and after the push, and the title in the form to
-        send.
-        """
         out, title = self.out, self.said.title
         return Preview(
             project.server,
@@ -204,8 +197,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
 def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     """Return how many records at the start of a local log are already shared, and their digest.
 
-    If the log lacks only records that their owner withdrew (removed), its remaining first records still count as
-    shared.
+    If the log lacks only withdrawn records (removed by their owner), its remaining first records still count.
     """
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
     here = local(session, root)
@@ -220,8 +212,7 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
 
 
 def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: SentBefore) -> bool:
-    """Return True if the local log no longer begins like the shared session, or the server lost the session or its
-    records.
+    """Return True if the local log no longer begins like the shared session, or the server lost its records.
 
     With `--force`, the log is then shared as a new session without a parent.
     """
@@ -235,14 +226,7 @@ def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: Sent
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Check that the server's session can take the plan's new records. Return the plan with the session's visibility.
-
-    A session that the push creates is not checked.
-
-    Raises:
-        NotFound: the session is gone.
-        Conflict: the session has other records.
-    """
+    """Check that the server's session can take the plan's new records. Return the plan with its visibility."""
     alias = made.alias
     if alias is None or made.creates:
         return replace(made, before=(chosen_visibility(alias) if alias is not None else None) or "private")
@@ -257,10 +241,7 @@ def _checked(project: TeamProject, made: Plan) -> Plan:
 
 @contextmanager
 def hinted_conflict(made: Plan) -> Iterator[None]:
-    """Add the user's next step to a `Conflict` that is raised in this context.
-
-    Such an error means that the server has other records than this machine.
-    """
+    """Add the user's next step to a `Conflict` that is raised in this context, since the server has other records."""
     try:
         yield
     except Conflict as error:
@@ -280,7 +261,6 @@ def hinted_conflict(made: Plan) -> Iterator[None]:
 
 
 def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
-    """Return the requested description of a session, with masked secrets."""
     asked = request.checked()
     return wire.valid_message(
         wire.SessionChange,
@@ -292,10 +272,7 @@ def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
-    """Find the session that the user asked to push.
-
-    Return the alias that tracks its log, or `None`, and the session.
-    """
+    """Return the session that the user asked to push, and the alias that tracks its log, or `None`."""
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
     platform = request.platforms[0] if request.platforms else None
@@ -347,13 +324,7 @@ def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
 
 
 def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """Return how many of the `new` records the server already has.
-
-    This is 0, except after an earlier push that reached the server, but got no answer.
-
-    Raises:
-        Conflict: the server has other records.
-    """
+    """Return how many of the `new` records the server has, since an earlier push got no answer, or raise `Conflict`."""
     more = info.record_count - alias.base_count
     if more == 0 and info.head_digest == alias.base_digest:
         return 0
@@ -369,18 +340,17 @@ def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -
 
 
 def chosen_visibility(alias: Alias) -> wire.Visibility | None:
-    """Return "public" if the user chose this for a session that is not on the server yet, else `None`."""
+    """Return "public" if the user chose this for a session that is not on the server yet, or `None`."""
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
 def tracked_parent(
     project: TeamProject, aliases: Mapping[str, Alias], here: LocalRecords
 ) -> tuple[Alias, SentBefore] | None:
-    """Find the tracked session (one with an alias here) that a local session continues.
+    """Return the tracked session (one with an alias here) that a local session continues, or `None`.
 
-    Return its alias, and the number and digest of the records that both have. The sessions' first records are
-    compared. If an agent rewrote the records when it made the fork, the parent's id and the texts of the messages are
-    compared. Return `None` if no tracked session matches.
+    The number and digest of their common records come with it. If an agent rewrote the records when it made the fork,
+    the parent's id and the texts of the messages are compared instead.
     """
     own = (one for one in aliases.values() if one.platform == here.session.agent)
     known = sorted(own, key=lambda one: -one.local_count)
@@ -396,10 +366,9 @@ def tracked_parent(
 
 
 def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
-    """Return how many records at the start of `fork` repeat the messages that its parent has shared; 0 if a message
-    differs.
+    """Return how many records at the start of `fork` repeat the shared messages of its parent's log, `file`.
 
-    `file` is the log of the parent.
+    Return 0 if a message differs.
     """
     try:
         parent = read_log(file, one.platform, project.place.root)

@@ -1,8 +1,8 @@
 """The records of shared sessions: how they are packed into segments (compressed blocks), and made searchable.
 
-Both client and server use this module. Where a segment ends depends only on the records before it, so all sessions of
-a family (a session and its forks) share segments. The client can send vectors of text passages. The server makes the
-passages again, and accepts a vector only if it names the hash of a passage.
+Both client and server use this module. Where a segment ends depends only on the records before it, so a session and its
+forks share segments. The client can send vectors of text passages. The server makes the passages again, and accepts a
+vector only if it names the hash of a passage.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SegmentPlace:
 
     @property
     def full(self) -> bool:
-        """Return True if the segment has no room: the next record starts a new segment."""
+        """True if the segment has no room: the next record starts a new segment."""
         return self.raw_bytes >= canonical.SEGMENT_BYTES or self.records >= canonical.SEGMENT_RECORDS
 
 
@@ -76,13 +76,10 @@ class Segment:
 
 
 def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = canonical.START) -> Iterator[Segment]:
-    """Yield canonical records (in normal form) as segments (compressed blocks). The first record must begin a segment.
+    """Yield canonical records as segments (compressed blocks). The first record must begin a segment.
 
-    `first_record` is its number in the session, and `chain_start` the digest of all records before it. To extend a
-    last segment that is not full, pass that segment's records again, before the new ones.
-
-    Raises:
-        TooLarge: The records compress so well that a server would refuse them.
+    `first_record` is its number in the session, and `chain_start` the digest of all records before it. To extend a last
+    segment that is not full, pass that segment's records again, before the new ones.
     """
     waiting: list[bytes] = []
     size = 0
@@ -99,8 +96,7 @@ def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = c
 
 
 def unpack(body: bytes, digest: str) -> list[bytes]:
-    """Return the canonical records (in normal form) from the compressed bytes of a segment, which may come from an
-    attacker.
+    """Return the canonical records of a segment from its compressed bytes, which may come from an attacker.
 
     Raises:
         TooLarge: The data is larger than a segment can be.
@@ -126,8 +122,8 @@ def cut_segments(
 ) -> tuple[list[SegmentPlace], Segment | None]:
     """Shorten a session's list of segments (blocks of records) to `count` records.
 
-    Return the segments that stay whole. If the end is inside of the next segment, also return a shorter segment in its
-    place; else `None`. `body_of` reads a segment's compressed bytes.
+    Return the segments that stay whole, and a shorter one if the end is inside of a segment, or `None`. `body_of` reads
+    a segment's compressed bytes.
 
     Raises:
         Unshareable: the session has fewer records, or a segment is damaged.
@@ -152,10 +148,7 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
 
 
 def _decompressed(body: bytes) -> bytes:
-    """Decompress a segment (a block of records), which is one Zstandard frame.
-
-    The frame announces its size. It is checked before memory is allocated, and the library does not exceed it.
-    """
+    """Decompress a segment. Its announced size is checked first, and the library does not exceed it."""
     import zstandard
 
     try:
@@ -181,10 +174,10 @@ _PLACEHOLDER_PATHS = HomePlace(".", "~")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A session in searchable form: its text, words and passages. `family` is the id of the session's first ancestor.
+    """A session in searchable form: its text, words and passages. `family` is the id of its first ancestor.
 
-    `own` are the words that the session's parent does not have. `shared` are the hashes of the passages that the
-    parent has too.
+    `own` are the words that the session's parent does not have. `shared` are the hashes of the passages that the parent
+    has too.
     """
 
     document: Document
@@ -198,9 +191,8 @@ def searchable_form(
 ) -> Searched | None:
     """Return the searchable form of a session; `None` if there is no conversation in the records.
 
-    The first `inherited` records are the parent's, which are found in the parent instead. Turns have the numbers that
-    they get in another person's copy, which lacks the agent's thoughts. The session has no directory, since paths in
-    its records belong to another machine.
+    The first `inherited` records are found in the parent instead. Turns have the numbers of another person's copy,
+    which lacks the agent's thoughts. There is no directory: paths in the records belong to another machine.
 
     Raises:
         Unshareable: this version does not read sessions of that agent.
@@ -241,15 +233,12 @@ def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -
 
 
 def hash_of(text: str) -> bytes:
-    """Return the SHA-256 hash of a passage's text. A vector names its passage by this hash."""
+    """Return the SHA-256 hash of a passage's text, by which a vector names the passage."""
     return sha256(text.encode("utf-8", "replace")).digest()
 
 
 def vector_space(model: str, dimensions: int) -> str:
-    """Return a name for an embedding model and its number of dimensions.
-
-    Only vectors with an equal name can be compared.
-    """
+    """Return a name for an embedding model and its dimensions. Only vectors with equal names are comparable."""
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
 
 

@@ -1,4 +1,4 @@
-"""The team functions that the rest of smart-fork calls: search shared sessions, fetch them, and list failed jobs.
+"""The team functions that `smart_fork.finding` calls: search shared sessions, fetch them, list failed jobs.
 
 The server is asked in a thread while the local index is searched. smart-fork waits only a moment for the answer.
 """
@@ -51,10 +51,10 @@ from smart_fork.team.withdraw import apply_withdrawals, apply_withdrawals_to, fe
 
 @dataclass(frozen=True, slots=True)
 class FetchedSession:
-    """A local copy of a team's session, which was fetched now or already existed.
+    """A local copy of a team's session. `source_id` is the session's id on the server.
 
-    `session_id` is the id of the copy, and `source_id` the session's id on the server. `there` is true if the copy
-    already existed, and `named` if the user gave its alias. `warnings` name the missing parts of the copy.
+    `there` is true if the copy already existed, and `named` if the user gave its alias. `warnings` name the missing
+    parts of the copy.
     """
 
     session_id: str
@@ -69,10 +69,10 @@ class FetchedSession:
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """Find the session that `reference` names, and yield it as a local session.
+    """Yield the session that `reference` names as a local session, after fetching it from the team if needed.
 
-    A session that is not on this machine is fetched from the team. A reference is the id of a session or worker, an
-    alias, or the URL of a team's session. Without `keep`, a fetched session is deleted after the context.
+    A reference is the id of a session or worker, an alias, or a URL. Without `keep`, a fetched session is deleted after
+    the context.
 
     Raises:
         SmartForkError: neither this machine nor the team has the session.
@@ -103,11 +103,9 @@ def is_shared(reference: str) -> bool:
 def _fetched_copy(
     reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
 ) -> Iterator[FetchedSession]:
-    """Fetch a team's session and yield the local copy.
+    """Yield the local copy of a team's session; raise `missing`, the error of the local search, if there is none.
 
-    `reference` is its id, at least 8 characters from the start of the id, an alias, or a URL. If the team does not
-    have the session, raise `missing`, the error of the local search. After an error in the context, or without `keep`,
-    a newly written copy is deleted.
+    After an error in the context, or without `keep`, a newly written copy is deleted.
     """
     try:
         if not login.has_login():
@@ -132,8 +130,7 @@ def _fetched_copy(
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
     """Return the local copy that an alias names, without asking the server; `None` if there is no such copy.
 
-    If the alias is the beginning of the session's id, also return `None`. The caller then asks the server for the
-    session's newest records.
+    For an alias that is the beginning of the session's id, also return `None`, so that the newest records are fetched.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_unchanged(where, known[1]):
@@ -146,17 +143,14 @@ def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
 
 
 def _fetched(where: TeamProject, reference: str) -> FetchedSession:
-    """Return the local copy of a session on the server. If there is no copy with the same records, write one."""
+    """Return the local copy of a session on the server, or write one if none has all its records."""
     source_id = where.find_session(reference).session.id
     apply_withdrawals(where.client)
     return _present_copy(where, source_id) or _fetch_new(where, source_id)
 
 
 def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """Return the local log of a team's session: the user's own log that was shared, or a copy.
-
-    Return `None` without one. A copy counts only if it is unchanged and has all records that the server has.
-    """
+    """Return the log of a shared session, or an unchanged copy with all records of the server, or `None`."""
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_unchanged(where, one) and (one.session_id or _has_all_records(where, one)):
             return _fetched_alias(name, one)
@@ -164,7 +158,6 @@ def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
 
 
 def _has_all_records(where: TeamProject, one: Alias) -> bool:
-    """Return True if the local copy `one` has all records that its shared session has now."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
@@ -176,10 +169,7 @@ def _fetched_alias(name: str, one: Alias, *, named: bool = False) -> FetchedSess
 
 
 def _source(one: Alias) -> str | None:
-    """Return the id of the shared session that a tracked log belongs to.
-
-    For an unpushed copy, return the id of its source.
-    """
+    """Return the id of the shared session that a tracked log belongs to, or was copied from."""
     return one.session_id or one.parent_id
 
 
@@ -220,8 +210,7 @@ VECTOR_SECONDS = 0.5
 class TeamSearch:
     """The search of a team's sessions for one question; see `smart_fork.finding.remote_search.RemoteSearch`.
 
-    With `wanted`, the user asked for the team's sessions: a project without a team is then an error. The search waits
-    at most `seconds` for the server.
+    With `wanted`, a project without a team is an error. The search waits at most `seconds` for the server.
     """
 
     server: str | None = None
@@ -235,7 +224,7 @@ class TeamSearch:
     _withheld: frozenset[str] = frozenset()
 
     def begin(self, query: Query, meaning: Meaning) -> None:
-        """Send the question to the server in a thread. Do nothing if this question was already sent."""
+        """Send the question to the server in a thread, unless it was already sent."""
         if self._asked == (same := (query.phrasings, query.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
@@ -243,10 +232,7 @@ class TeamSearch:
         self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
     def answer(self) -> RemoteAnswer:
-        """Wait for the server's answer, and return it.
-
-        If the answer does not arrive in time, return an error as the answer. The server is then skipped for a while.
-        """
+        """Return the server's answer; if it does not arrive in time, an error, and skip the server for a while."""
         if self._waiting is not None:
             self._waiting.has_ended()
         if self._said is None:  # from now on it is too late, whatever comes
@@ -256,17 +242,12 @@ class TeamSearch:
         return self._said
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions from which withdrawn messages (removed by their owner) must still be
-        removed.
-        """
+        """Return the ids of local sessions with withdrawn messages that must still be removed."""
         self._withheld = session_origins.pending_withdrawals()
         return self._withheld
 
     def taken_out(self) -> bool:
-        """Remove messages from local sessions that their owner has withdrawn.
-
-        Return True if any session changed. The server is not asked.
-        """
+        """Remove withdrawn messages from local sessions. Return True if any session changed."""
         if not session_origins.pending_withdrawals():
             return False
         done = apply_pending()
@@ -300,13 +281,7 @@ class TeamSearch:
 
 
 def find_in_team(request: FindRequest, *, server: str | None = None, project: str | None = None) -> TeamFound:
-    """Search only the team's sessions, and return the results.
-
-    Raises:
-        Usage: a part of the question is not acceptable.
-        NotAuthenticated: the user has not logged in.
-        SmartForkError: the server's error.
-    """
+    """Search only the team's sessions, and return the results."""
     query = request.checked().query(Scope())
     with opened_current(server, project) as where:
         meaning = Meaning(configured_embedder(), query.meanings)
@@ -321,12 +296,7 @@ def find_in_team(request: FindRequest, *, server: str | None = None, project: st
 def search_server(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
     """Send a question to a server, and return the answer.
 
-    Send the question's vectors (for search by meaning) too, if this machine can compute them in a moment. Otherwise
-    the server computes them.
-
-    Raises:
-        Usage: the question is too long or empty.
-        SmartForkError: the server's error.
+    The question's vectors are sent too, if they can be computed in a moment. Otherwise the server computes them.
     """
     made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
     wanted = wire.valid_message(
@@ -385,10 +355,7 @@ JOBS_HINT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retr
 
 @value
 class FailedJob(Value):
-    """A background job of the server (such as indexing a session) that failed too often.
-
-    It waits until an admin retries it.
-    """
+    """A background job of the server (such as indexing) that failed too often, and waits for an admin's retry."""
 
     kind: str
     project: str | None
@@ -401,11 +368,7 @@ _JOBS = TypeAdapter(tuple[FailedJob, ...])
 
 
 def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
-    """Return the failed jobs of a server; `None` if the user is not an admin.
-
-    Raises:
-        SmartForkError: the server does not answer, or its answer is not valid.
-    """
+    """Return the failed jobs of a server; `None` if the user is not an admin."""
     try:
         told = client.administer(Administer(verb="jobs"))
     except (WrongVerb, NotFound, Usage):
@@ -417,11 +380,7 @@ def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
 
 
 def server_state() -> ServerState | None:
-    """Return whether the user's server answers, and its failed jobs. Return `None` if the user has not logged in.
-
-    Raises:
-        SmartForkError: the account is unknown.
-    """
+    """Return the state of the user's server, with its failed jobs; `None` if the user has not logged in."""
     if not login.has_login():
         return None
     account = login.logged_in_account()
@@ -442,5 +401,5 @@ __all__ = ["fetched", "is_shared", "listed", "look_into", "read", "search", "ser
 
 
 def search(*, wanted: bool) -> TeamSearch:
-    """Return an object that searches the team's sessions. With `wanted`, a project without a team is an error."""
+    """Return a search of the team's sessions. With `wanted`, a project without a team is an error."""
     return TeamSearch(wanted=wanted)

@@ -1,4 +1,4 @@
-"""Read shared sessions: lists, messages, families (sessions with their forks), differences, and the state of aliases.
+"""Read shared sessions: lists, messages, families (sessions with their forks), differences, states of aliases.
 
 An alias is the local name of a shared session.
 """
@@ -32,10 +32,7 @@ from smart_fork.team.wire import SessionInfo
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-    """Return the newest shared sessions of the project at `directory`, or an error.
-
-    Wait for the server only a moment.
-    """
+    """Return the newest shared sessions of the project at `directory`, or an error. Wait only a moment."""
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
         return client.page(where.key, limit=str(max(1, min(limit, wire.MAX_PAGE)))).sessions
@@ -50,13 +47,9 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
 
 
 def read(reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
-    """Return the messages of a shared session that `reading` selects.
+    """Return the messages of a shared session that `reading` selects, numbered as in a local copy of the session.
 
-    `reference` is an alias, an id, or the beginning of an id. Messages have the numbers that they get in a local copy
-    of the session.
-
-    Raises:
-        SmartForkError: the session cannot be read; or the error `missing`, if the team does not have it.
+    `reference` is an alias, an id, or the beginning of an id. If the team does not have it, raise the error `missing`.
     """
     if not has_login():
         raise missing
@@ -72,13 +65,7 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
 
 
 def look_into(session_id: str, directory: Path) -> SharedReading:
-    """Return a shared session of the project at `directory`, to be shown to a person.
-
-    No copy is written to this machine.
-
-    Raises:
-        SmartForkError: the session does not exist, or cannot be read.
-    """
+    """Return a shared session to show, without writing a copy to this machine."""
     with opened(directory=directory) as where:
         info, session = _read_shared(where, session_id)
     return SharedReading(session, info.owner, title(info.title or session.title))
@@ -125,7 +112,7 @@ _MAX_SHOWN_MESSAGES = 3
 class Member(Value):
     """A session of a family (a session with all its branches and forks).
 
-    `session_id` is `None` if the session is only on this machine. `depth` is its generation: 0 for the first ancestor.
+    `session_id` is `None` if it is only on this machine. `depth` is its generation: 0 for the first ancestor.
     """
 
     session_id: str | None
@@ -163,9 +150,7 @@ class Side(Value):
 
 @dataclass(frozen=True, slots=True)
 class Divergence(Value):
-    """The point from which on two sessions differ: the numbers of their common records and messages, and what
-    follows.
-    """
+    """The point from which on two sessions differ: the numbers of common records and messages, and what follows."""
 
     common_records: int
     common_messages: int
@@ -185,12 +170,9 @@ class TeamConversation(Value):
 
 
 def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
-    """Return all sessions of a family: those with the same first ancestor as the session that `reference` names.
+    """Return all sessions with the same first ancestor as the session `reference`, each after its parent.
 
-    These are sessions that the user may read on the server, or has here. Each comes after its parent.
-
-    Raises:
-        NotFound: the session does not exist.
+    They are sessions that the user may read on the server, or has here.
     """
     asked = project.client.session(project.key, project.session_id_of(reference)).session
     there = {one.id: one for one in _all_of(project, asked.root_id)} | {asked.id: asked}
@@ -207,12 +189,7 @@ def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
 
 
 def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Divergence:
-    """Find the first record and message in which two sessions differ. Without `b`, compare a session with its parent.
-
-    Raises:
-        Usage: the session has no parent.
-        NotFound: a session does not exist.
-    """
+    """Find the first record and message in which two sessions differ. Without `b`, compare with the parent."""
     one = _downloaded(project, project.session_id_of(a))
     other_id = project.session_id_of(b) if b is not None else one.info.parent_id
     if other_id is None:
@@ -227,12 +204,7 @@ def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Div
 
 
 def messages_of(project: TeamProject, reference: str | None, at: int | None = None) -> TeamConversation:
-    """Return a shared session with its first `at` messages, or with all messages.
-
-    Raises:
-        Usage: the session has fewer messages.
-        NotFound: the session does not exist.
-    """
+    """Return a shared session with its first `at` messages, or with all messages."""
     one = _downloaded(project, project.session_id_of(reference))
     said = _messages(project, one)
     if at is not None and not 1 <= at <= len(said):
@@ -274,7 +246,7 @@ def _member(one: SessionInfo | Alias, alias: str | None, **more: Any) -> Member:
 
 
 def _in_order(members: Sequence[Member]) -> Iterator[Member]:
-    """Yield each session of a family (a session and its forks) after its parent, with its generation as `depth`.
+    """Yield each session of a family after its parent, with its generation as `depth`.
 
     A session whose parent the user may not read gets depth 0.
     """
@@ -351,11 +323,10 @@ def _info_on_server(project: TeamProject, one: Alias) -> SessionInfo | None:
 
 
 def _state_of(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[AliasState, int]:
-    """Return the state of an alias (the local name of a shared session), and the number of unpushed records.
+    """Return the state of an alias, and the number of unpushed records.
 
-    `more` is the number of records that the local log has more than were pushed, negative if pushed records changed,
-    or `None` if the log is gone. `gone` is true if the server does not have the session any longer, and `moved` if the
-    server has other records than at the last pull or push.
+    `more` counts the local records beyond the pushed ones; it is negative if pushed records changed, `None` without a
+    log. `gone` and `moved` are true if the server lacks the session, or has other records than this machine last saw.
     """
     if one.session_id is None or gone:
         return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)

@@ -1,6 +1,6 @@
-"""The messages between client and server, in version 1 of the protocol. A message with unknown fields is refused.
+"""The messages between client and server, in version 1 of the protocol. Unknown fields are refused.
 
-Only modules of the team feature import this module, since it needs pydantic, whose import takes 0.1 s.
+Only modules of the team import this module, since it needs pydantic, whose import takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -79,11 +79,7 @@ M = TypeVar("M", bound=canonical.WireModel)
 
 
 def valid_message(model: type[M], **values: Any) -> M:
-    """Return a message of the type `model` with the given values, which a person typed in.
-
-    Raises:
-        Usage: a value is not valid.
-    """
+    """Return a message of the type `model` with the given values, or raise `Usage` if one is not valid."""
     try:
         return model(**values)
     except ValidationError as error:
@@ -103,8 +99,8 @@ Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")
 class LoginRequest(canonical.WireModel):
     """``POST login``: an invitation, which works once, and the machine's name.
 
-    The client makes and stores the `token` before it sends the request. If the answer is lost, it can send the same
-    invitation and token again. Without a token, the server makes one.
+    The client stores the `token` before it sends the request. After a lost answer, it can send both again. Without a
+    token, the server makes one.
     """
 
     invite: Annotated[str, StringConstraints(pattern=r"^sfi_[A-Za-z0-9_-]{20,100}$")]
@@ -195,10 +191,7 @@ class SessionRead(canonical.WireModel):
 
 
 class EditableDescription(canonical.WireModel):
-    """The editable description of a session: title, tags, summary.
-
-    A request without a field does not change that field.
-    """
+    """The editable description of a session. A request without a field does not change that field."""
 
     title: canonical.Text | None = None
     tags: Tags | None = None
@@ -225,7 +218,7 @@ class Have(canonical.WireModel):
 
 
 class HaveAnswer(canonical.WireModel):
-    """The digests of those requested segments (blocks of records) that the server has and the client may read."""
+    """The digests of the requested segments (blocks of records) that the server has and the client may read."""
 
     present: tuple[canonical.SegmentDigest, ...]
 
@@ -238,9 +231,9 @@ class SegmentBody(canonical.WireModel):
 
 
 class Vector(canonical.WireModel):
-    """The vector (for search by meaning) of a text passage, in 16-bit floats.
+    """The vector of a text passage, in 16-bit floats, for search by meaning. `chunk` is the hash of the passage.
 
-    The passage itself is not sent: the server makes the passages from the records. `chunk` is the hash of the passage.
+    The passage itself is not sent: the server makes the passages from the records.
     """
 
     chunk: canonical.SegmentDigest
@@ -248,7 +241,7 @@ class Vector(canonical.WireModel):
 
 
 class Vectors(canonical.WireModel):
-    """Vectors (for search by meaning) of text passages. `space` names the embedding model that computed all of them."""
+    """Vectors of text passages for search by meaning. `space` names the embedding model that computed all of them."""
 
     space: Fingerprint
     vectors: Annotated[tuple[Vector, ...], Field(max_length=MAX_VECTORS)]
@@ -259,8 +252,8 @@ class Push(SessionChange):
 
     `base_count` and `base_digest` describe the old state, `count` and `digest` the new one. `segments` (blocks of
     records) replace the session's segments from number `position` on: they have the new records, and before these the
-    records of a last segment that had room. `agent` and the description are used only for a new session; other
-    requests change the description later. `vectors` are those that the client has for text passages of the session.
+    records of a last segment that had room. `agent` and the description are used only for a new session. `vectors` are
+    those that the client has for text passages of the session.
     """
 
     id: canonical.SessionId
@@ -277,7 +270,6 @@ class Push(SessionChange):
 
     @model_validator(mode="after")
     def _grows(self) -> Self:
-        """Check that a push does not shorten its session, and that its segments follow each other without a gap."""
         if self.count < self.base_count:
             raise ValueError("a push cannot remove records")
         for before, after in pairwise(self.segments):
@@ -297,8 +289,7 @@ class Pushed(canonical.WireModel):
 
 
 class Branch(SessionChange):
-    """``POST projects/{p}/branches``: create a session of the caller with the first `count` records of another
-    session.
+    """``POST projects/{p}/branches``: create a session with the first `count` records of another session.
 
     The verb ``branch`` takes one of the caller's own sessions, ``fork`` another person's public session.
     """
@@ -311,10 +302,7 @@ class Branch(SessionChange):
 
 
 class RecordEdit(canonical.WireModel):
-    """The replacement of a record, or its removal if `new` is missing.
-
-    `old` and `new` are SHA-256 hashes of records in canonical form.
-    """
+    """The replacement of a record, or its removal without `new`. Both are SHA-256 hashes of canonical records."""
 
     old: canonical.SegmentDigest
     new: canonical.SegmentDigest | None = None
@@ -323,7 +311,7 @@ class RecordEdit(canonical.WireModel):
 class Rewrite(EditableDescription):
     """``POST sessions/{id}/rewrites``: records to withdraw (remove), and the replacements of some.
 
-    A title, summary or tags in the request replace those of the session, and equal ones in sessions made from it.
+    A title, summary or tags replace those of the session, and equal ones in sessions made from it.
     """
 
     kind: Literal["cut", "mask"]
@@ -393,9 +381,7 @@ class Speaking(canonical.WireModel):
 
 
 class SearchPassage(canonical.WireModel):
-    """The best passage of a found session: its text, its position, and the number of tokens that a fork after it would
-    load.
-    """
+    """The best passage of a found session, and the number of tokens that a fork after it would load."""
 
     text: Annotated[str, StringConstraints(max_length=_MAX_QUESTION)]
     turn: canonical.Count

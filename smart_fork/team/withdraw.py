@@ -1,8 +1,7 @@
 """Withdraw shared sessions or messages: remove text on the server, and in copies of it.
 
 The user's own withdrawals are sent to the server. Withdrawals by teammates are fetched and applied to copies on this
-machine. A withdrawal of messages is planned with the server's records, so that tool calls and their results are
-removed together.
+machine. A withdrawal is planned with the server's records, so that tool calls and their results go together.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalRequest:
-    """A request to withdraw (remove) messages from a shared session, or to mask secrets in it.
-
-    Messages count from 1.
-    """
+    """A request to withdraw messages (counted from 1) from a shared session, or to mask secrets in it."""
 
     reference: str
     messages: str = ""
@@ -80,8 +76,8 @@ class PlannedWithdrawal:
 class WithdrawalResult:
     """The result of withdrawing (removing) text from a shared session.
 
-    `descendants` is the number of sessions made from it that changed on the server. `here` names the copies on this
-    machine that changed.
+    `descendants` is the number of sessions made from it that changed on the server. `here` names the changed copies on
+    this machine.
     """
 
     info: wire.SessionInfo
@@ -90,12 +86,7 @@ class WithdrawalResult:
 
 
 def change_visibility(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
-    """Make a session public or private. Forks that other people already made stay as they are.
-
-    Raises:
-        NotFound: the session cannot be read.
-        WrongVerb: the session belongs to another person.
-    """
+    """Make a session public or private. Forks that other people already made stay as they are."""
     session_id = project.session_id_of(reference)
     return project.client.change(project.key, session_id, wire.SessionChange(visibility=visibility))
 
@@ -105,10 +96,6 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
 
     With `everywhere`, also remove the session's own records from it and from all sessions made from it, and return the
     result.
-
-    Raises:
-        NotFound: the session cannot be read.
-        WrongVerb: the session belongs to another person.
     """
     session_id = project.session_id_of(reference)
     if not everywhere:
@@ -119,12 +106,10 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
 
 
 def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
-    """Plan which records of a shared session must be removed or replaced to withdraw the requested text. Send nothing.
+    """Plan which records of a shared session to remove or replace for the request. Send nothing.
 
-    Raises:
-        Usage: the request names no text, a message does not exist, or nothing would change.
-        WrongVerb: some messages belong to the parent session.
-        Refused: tool calls would lose their results, and `force` is not set.
+    Raises: Usage: the request names no text, a message does not exist, or nothing would change. WrongVerb: some
+    messages belong to the parent session.
     """
     if not (asked.messages or asked.secrets):
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
@@ -154,11 +139,9 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
 
 
 def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an earlier, equal request to withdraw messages, if the server carried it out but its answer
-    was lost.
+    """Return the result of an earlier, equal request that the server carried out, if its answer was lost.
 
-    Return `None` if there was no such request. Sending the request again would withdraw other messages, since the
-    first withdrawal changed the numbers of messages.
+    Sending it again would withdraw other messages, since the first withdrawal changed the numbers of messages.
 
     Raises:
         Conflict: an earlier, different request was carried out, so messages have other numbers now.
@@ -189,10 +172,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
 def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
     """Send a planned withdrawal to the server. Then remove the withdrawn text from the copies on this machine.
 
-    Raises:
-        Conflict: the session has changed since the plan.
-        SmartForkError: nothing was withdrawn.
-        OSError: the request cannot be stored, so it was not sent.
+    Raises: Conflict: the session has changed since the plan. OSError: the request cannot be stored, so it was not sent.
     """
     wanted = wire.Rewrite(
         kind="cut" if made.cut else "mask",
@@ -216,10 +196,7 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """After the server's answer to a withdrawal, remove the withdrawn text from the copies on this machine.
-
-    Then delete the stored request, and return the result. If the command is killed before, it can be repeated.
-    """
+    """Remove the withdrawn text from copies here. Then delete the stored request: a killed command is repeatable."""
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
@@ -246,7 +223,7 @@ def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
 
 
 def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
-    """Translate a planned cut (removal of turns) of the downloaded log into edits of the server's records.
+    """Translate a planned cut of the downloaded log into edits of the server's records.
 
     The edits map the SHA-256 of each record to its replacement, or to `None` to remove the record.
     """
@@ -275,9 +252,9 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
 
 
 def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
-    """Return a new title for the session if its title quotes text that is withdrawn; `None` if the title can stay.
+    """Return a new title if the session's title quotes withdrawn text, or `None`.
 
-    The new title is empty, or the old one with masked secrets.
+    It is empty, or the old one with masked secrets.
     """
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
@@ -292,12 +269,7 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
 def audit_lines(
     project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
-    """Return the lines of the server's audit log (who did what) that the user may see, newest first.
-
-    Raises:
-        Usage: `since` is not a time.
-        NotFound: the session does not exist.
-    """
+    """Return the lines of the server's audit log (who did what) that the user may see, newest first."""
     asked = {"mine": "1"} if mine else {}
     if reference is not None:
         asked["session"] = project.session_id_of(reference)
@@ -320,11 +292,10 @@ def _time(text: str) -> str:
 
 
 class _Unanswered(canonical.WireModel):
-    """A request to withdraw messages whose answer has not arrived, with its server, its project and the message
-    numbers.
+    """A request to withdraw messages that has no answer yet, with the message numbers that the user gave.
 
-    The request is stored before it is sent. A withdrawal changes the numbers of later messages. So if the user repeats
-    a command whose answer was lost, the same numbers would withdraw other messages.
+    A withdrawal changes the numbers of later messages. So after a lost answer, the same numbers would withdraw other
+    messages.
     """
 
     server: str
@@ -334,7 +305,6 @@ class _Unanswered(canonical.WireModel):
 
 
 def _forget(session_id: str) -> None:
-    """Delete the stored request to withdraw messages of a session, since its answer has arrived."""
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
@@ -349,10 +319,9 @@ _MAX_PAGES = 1_000
 def opened_current(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """Open a project and a client of its server, after removing withdrawn text from the copies on this machine.
+    """Yield a project with a client of its server, after removing withdrawn text from the copies here.
 
-    A withdrawal is the removal of shared text by its owner. The server is asked for new ones at most once in 10
-    minutes.
+    The server is asked for new withdrawals at most once in 10 minutes.
     """
     with opened(server, project, directory=directory, ask=ask) as one:
         if one.away is None:
@@ -363,8 +332,7 @@ def opened_current(
 
 
 def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> AppliedWithdrawals:
-    """Ask the server for withdrawals (removals of text by its owner), and remove the text from the copies on this
-    machine.
+    """Ask the server for withdrawals (removals of text by its owner), and remove the text from the copies here.
 
     With `remove`, delete the affected copies instead. With `at_once`, ask even if the last request was less than 10
     minutes ago.
@@ -374,7 +342,7 @@ def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = F
 
 
 def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
-    """Ask the server for new withdrawals (removals of text by its owner), and store them. Copies do not change yet.
+    """Ask the server for new withdrawals, and store them. Copies do not change yet.
 
     The server is asked at most once in 10 minutes, unless `at_once` is set.
     """
@@ -393,13 +361,11 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """Remove text that its owner has withdrawn from a log that is about to be forked.
+    """Remove withdrawn text from a log that is about to be forked, if it was copied from a server.
 
-    If the log was not copied from a server, do nothing. Otherwise first ask the server for new withdrawals, and wait
-    only a moment for the answer.
+    The server is first asked for new withdrawals, for a moment.
 
-    Raises:
-        Conflict: the log still contains withdrawn messages.
+    Raises: Conflict: the log still contains withdrawn messages.
     """
     known = received_logs.find(path, agent)
     if known is None:
@@ -412,10 +378,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
-    """Return the withdrawals (removals of text by its owner) after the bookmark `since`, and the next bookmark.
-
-    A bookmark says up to which withdrawal the server has answered. `None` is the bookmark of the first request.
-    """
+    """Return the withdrawals after the bookmark `since` (`None` at first), and the next bookmark."""
     found: list[wire.WithdrawnRecords] = []
     for _ in range(_MAX_PAGES):
         page = client.changes(since)
@@ -429,9 +392,9 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords]
 def _withdrawn_of(
     one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
 ) -> dict[str, str | None]:
-    """Return those of the withdrawals in `found` that concern one local log, as edits of the log's records.
+    """Return the withdrawals in `found` that concern one local log, as edits of its records, by digest.
 
-    The edits map the digest of each withdrawn record to that of its replacement, or to `None` if it is removed.
+    `None` removes a record.
     """
     if one.server != client.account.origin:
         return {}
@@ -446,8 +409,7 @@ def _withdrawn_of(
 def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
     """Download the records that replace withdrawn ones, and return those in `wanted`, by digest.
 
-    If the user may no longer read a session, its records are missing in the result. The caller then removes the
-    withdrawn record instead of replacing it.
+    Records of a session that the user may no longer read are missing, so the caller removes the withdrawn ones.
     """
     records: dict[str, bytes] = {}
     for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:

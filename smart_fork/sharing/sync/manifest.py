@@ -1,8 +1,7 @@
-"""The encrypted files on the remote (the list of synchronized sessions, and the records of each session), and their
-key.
+"""The encrypted files on the remote (the list of synchronized sessions, and each session's records), and their key.
 
-Each file is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose.
-The list contains the digests of the records, which prove that they are unchanged. Its number grows with each change.
+Each file is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose. The
+list contains the digests of the records, which prove that they are unchanged. Its number grows with each change.
 """
 
 from __future__ import annotations
@@ -54,11 +53,7 @@ class SyncKey:
         return salt + nonce + ChaCha20Poly1305(self._derived("seal", salt)).encrypt(nonce, data, what.encode())
 
     def open(self, what: str, sealed: bytes) -> bytes:
-        """Decrypt data that `seal` encrypted for the purpose `what`.
-
-        Raises:
-            WrongKey: the data was encrypted with another key or for another purpose, or was changed.
-        """
+        """Decrypt data that `seal` encrypted for the purpose `what`. Raise `WrongKey` if it was encrypted otherwise."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -74,19 +69,15 @@ class SyncKey:
         )
 
     def name(self, what: str) -> str:
-        """Return the file name on the remote for `what`: a pseudonym, equal on all machines with this key, that
-        reveals nothing.
-        """
+        """Return the file name on the remote for `what`: a pseudonym, equal on all machines with this key."""
         return hmac.new(self._derived("name"), what.encode(), sha256).hexdigest()
 
     def id(self, what: str) -> str:
-        """Return an id for `what` in the form of a session id, equal on all machines with this key. It reveals
-        nothing.
-        """
+        """Return a pseudonym for `what` in the form of a session id, equal on all machines with this key."""
         return str(uuid.UUID(bytes=bytes.fromhex(self.name(what))[:16], version=5))
 
     def _derived(self, use: str, salt: bytes = b"") -> bytes:
-        """Derive a key for the use `use` from the secret and a salt, as HKDF's expand step does.
+        """Derive a key for the purpose `use` from the secret and a salt, as HKDF's expand step does.
 
         HKDF's extract step is not needed, since the secret is random.
         """
@@ -99,20 +90,12 @@ def new_key() -> SyncKey:
 
 
 def store_key(key: SyncKey) -> None:
-    """Store `key` as this machine's key for synchronization.
-
-    Raises:
-        FileExistsError: this machine has a key already.
-    """
+    """Store `key` as this machine's key. Raise `FileExistsError` if it has one."""
     write_new(_path(), [key.words().encode() + b"\n"])
 
 
 def own_key() -> SyncKey:
-    """Read this machine's key for synchronization.
-
-    Raises:
-        NotFound: this machine has no key.
-    """
+    """Return this machine's key for synchronization, or raise `NotFound`."""
     try:
         return parse_key(_path().read_text("ascii"))
     except FileNotFoundError:
@@ -171,10 +154,10 @@ PathText = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class SharedEntry(canonical.WireModel):
-    """A session in the remote's list of synchronized sessions. `directory` is the session's repository on the machine
-    that sent it.
+    """A session in the remote's list of synchronized sessions.
 
-    `remote`, `roots` and `head` identify the repository. `sealed` is the digest of the encrypted records.
+    `directory` is its repository on the sending machine; `remote`, `roots` and `head` identify the repository. `sealed`
+    is the digest of the encrypted records.
     """
 
     agent: canonical.AgentName
@@ -192,9 +175,7 @@ class SharedEntry(canonical.WireModel):
 
 
 class Manifest(canonical.WireModel):
-    """The remote's list of synchronized sessions, and the times at which withdrawn sessions (their owner took them
-    back) were withdrawn.
-    """
+    """The remote's list of synchronized sessions, and the times at which sessions were withdrawn by their owner."""
 
     form: Literal[1] = 1
     number: canonical.Count = 0

@@ -1,5 +1,4 @@
-"""The ref of a git remote that holds the synchronized files. Its commit has no parent, so that removed files are not
-reachable.
+"""The git ref of the synchronized files. Its commit has no parent, so that removed files are not reachable.
 
 Git runs in a separate bare repository, and touches no other. The user's own git settings apply, since they contain the
 login; but hooks, prompts, and transports that could run a program are disabled.
@@ -58,8 +57,8 @@ _AUTHOR = {
 def checked(remote: str) -> str:
     """Check the address of a git remote. Return it, or the absolute path of a remote on this machine.
 
-    Raises:
-        Usage: the address is no remote's, names a missing directory, contains a password, or could be an option of git.
+    Raises: Usage: the address is no remote's, names a missing directory, contains a password, or could be an option of
+    git.
     """
     said = remote.strip()
     hint = "Such as git@example.org:ann/sessions.git, https://example.org/ann/sessions.git or /mnt/stick/sessions.git"
@@ -81,9 +80,7 @@ def checked(remote: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The files on the remote when they were fetched: the commit, and git's blob ids by file name. `commit` is empty
-    if the remote has no files.
-    """
+    """The fetched files: the remote's commit, and git's blob ids by file name. `commit` is empty if there are none."""
 
     commit: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -97,11 +94,7 @@ class Ref:
     processes: Processes = field(default_factory=Processes)
 
     def fetch(self) -> Fetched:
-        """Fetch the remote's files into the local repository.
-
-        Raises:
-            ProgramFailed: the remote does not answer.
-        """
+        """Fetch the remote's files into the local repository."""
         if not (self._folder / "HEAD").exists():
             private_dir(self._folder)
             self._asked("init", "--quiet", "--bare", "--template=")
@@ -115,11 +108,7 @@ class Ref:
         return Fetched(commit, dict(self._listed(commit)))
 
     def read(self, blob: str) -> bytes:
-        """Return the content of a fetched file by its blob id.
-
-        Raises:
-            Unshareable: the blob is larger than any file of smart-fork.
-        """
+        """Return the content of a fetched file by its blob id. Raise `Unshareable` if it is too large for a session."""
         if int(self._asked("cat-file", "-s", blob).text) > FILE_BYTES:
             raise Unshareable("A file on the remote is too large.")
         return self._asked("cat-file", "blob", blob).stdout
@@ -129,12 +118,7 @@ class Ref:
         return self._asked("hash-object", "-w", "--stdin", given=data).text
 
     def push(self, files: Mapping[str, str], before: Fetched) -> bool:
-        """Replace the remote's files with `files`, which maps file names to blob ids. Return False if the remote has
-        changed since it was fetched as `before`.
-
-        Raises:
-            ProgramFailed: the remote refuses the push.
-        """
+        """Replace the remote's files by `files` (blob ids by name). Return False if it has changed since `before`."""
         lines = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(files.items()))
         tree = self._asked("mktree", given=lines.encode()).text
         commit = self._asked("commit-tree", tree, "-m", "smart-fork sync", env=_AUTHOR).text
@@ -177,10 +161,7 @@ class Ref:
         return found
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """Return the option for git that makes the program `name`, which git starts for the remote, run no hooks.
-
-        Return no option for a remote on another machine.
-        """
+        """Return the option for git that makes its program `name` run no hooks, for a remote on this machine."""
         here = self.remote.startswith("/") or self.remote.lower().startswith("file://")
         return (f"--{name}={_THERE} {name}",) if here else ()
 
@@ -207,9 +188,7 @@ class Ref:
         return self.processes.run(["git", *arguments], env=clean | dict(env or {}), timeout=seconds, input=given)
 
     def _has_ssh_command(self, clean: Mapping[str, str]) -> bool:
-        """Return True if the remote uses ssh and the user has configured an ssh command for git. Then git must use
-        this command.
-        """
+        """Return True if git must use the ssh command that the user has configured."""
         if self.remote.startswith("/") or self.remote.lower().startswith(("https:", "file:")):
             return False
         asked = ["git", "config", "--get", "core.sshCommand"]

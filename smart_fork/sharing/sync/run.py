@@ -1,7 +1,7 @@
 """Synchronization of sessions with the remote.
 
-A run fetches the remote's files, applies withdrawals (sessions that their owner took back), receives sessions and
-sends sessions. If another machine has pushed meanwhile, the run starts again.
+A run fetches the remote's files, applies withdrawals (sessions that their owner took back), receives sessions and sends
+sessions. If another machine has pushed meanwhile, the run starts again.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ def _is_own(entry: SharedEntry) -> bool:
 
 
 def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
-    """Find the directory on this machine with the repository that a remote session worked in.
-
-    Only the synchronized `directories` are searched; `None` if none has that repository.
-    """
+    """Return which of the synchronized `directories` has the repository that a remote session worked in, or `None`."""
     given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
         root = Path(project_of(directory).root)
@@ -60,15 +57,13 @@ def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
 def _is_alike(there: repositories.SeenRepository, here: repositories.SeenRepository) -> bool:
     """Return True if two repositories without remotes have the same path and a common first commit.
 
-    Such repositories are taken for the same one, because users cannot match repositories without remotes by hand.
+    They are taken for the same one, because users cannot match repositories without remotes by hand.
     """
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
 
 def _note(entry: SharedEntry) -> None:
-    """Note the repository of a remote session if its directory does not exist on this machine. The command `project`
-    offers the repository as a match.
-    """
+    """Note a remote session's repository if it is missing here, so that the command `project` offers to match it."""
     if not Path(entry.directory).exists() and entry.directory not in repositories.noted():
         repositories.note(_repository(entry))
 
@@ -81,23 +76,16 @@ def _repository(entry: SharedEntry) -> repositories.SeenRepository:
 
 
 def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
-    """Return the register entries of the logs on this machine that are copies of the remote's session `source`. The
-    register lists all logs with shared records.
-    """
+    """Return the register entries of the logs on this machine that are copies of the remote's session `source`."""
     found = (received_logs.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
     return [one for one in found if one is not None]
 
 
 def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
-    """Update this machine's copies of a remote session, or write one. Return the copy's log; `None` if an agent has a
-    copy open.
+    """Update this machine's copies of a remote session, or write one. Return its log; `None` if an agent has it open.
 
-    Content that was cut on the remote is cut out of every copy. If a copy was continued on this machine, it keeps its
-    own turns, and the new version is written as a second copy.
-
-    Raises:
-        SmartForkError: the session cannot be written.
-        OSError: the session cannot be written.
+    Content that was cut on the remote is cut out of every copy. A copy that was continued here keeps its own turns, and
+    the new version is written as a second copy.
     """
     here, untouched = sending.copies(), list[str]()
     for one in _copies_of(source, here):
@@ -148,11 +136,7 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
 
 
 def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Store pending edits (to be made later) of a copy: they remove or replace the records that the remote's session
-    no longer has.
-
-    `records` are the remote's records.
-    """
+    """Store pending edits of a copy: remove or replace the records that are not among the remote's `records`."""
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
@@ -168,8 +152,9 @@ _STILL = "Withdrawn text is still in it."
 
 @value
 class MovedSession(Value):
-    """A session that synchronization sent, received or withdrew. `session_id` is the session's id on this machine; if
-    this machine does not have the session, its id on the sending machine.
+    """A session that synchronization sent, received or withdrew.
+
+    `session_id` is its id on this machine, or on the sending machine if it is not here.
     """
 
     session_id: str
@@ -181,9 +166,7 @@ class MovedSession(Value):
 
 @value
 class PendingSessions(Value):
-    """The number of remote sessions that are not received yet, because their repository is not synchronized on this
-    machine.
-    """
+    """The number of remote sessions that wait because their repository is not synchronized on this machine."""
 
     directory: str
     machine: str
@@ -202,9 +185,7 @@ class FailedMove(Value):
 
 @record
 class Synced(Value):
-    """The result of a synchronization: the sessions sent, received, withdrawn, waiting and failed. With `dry_run`,
-    these are the sessions that a synchronization would send, receive and so on.
-    """
+    """The result of a synchronization, or with `dry_run`, what it would do."""
 
     remote: str
     sent: tuple[MovedSession, ...] = ()
@@ -224,15 +205,12 @@ class _Done:
 
 
 def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progress | None = None) -> Synced:
-    """Synchronize with the remote: send new sessions, receive new ones, and remove withdrawn sessions (their owner
-    took them back) on both sides.
+    """Synchronize with the remote: send and receive new sessions, and remove withdrawn ones on both sides.
 
     `older` accepts a remote with an older list of sessions than before, such as a restored one.
 
-    Raises:
-        NotFound: this machine is not set up.
-        Conflict: the remote has an older list than before.
-        SmartForkError: the remote does not answer, or has content that no machine with this key wrote.
+    Raises: NotFound: this machine is not set up. Conflict: the remote has an older list than before, or keeps changing.
+    SmartForkError: the remote does not answer, or has content that no machine with this key wrote.
     """
     with held(manifest.folder(), fcntl.LOCK_EX):
         run = _Run(sending.sync_state(), manifest.own_key(), dry_run=dry_run, progress=progress or (lambda *_: None))
@@ -240,7 +218,7 @@ def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progre
 
 
 def _note_withdrawn(source: str) -> None:
-    """Note that the next synchronization must withdraw the remote's session `source`: delete it and its copies."""
+    """Note that the next synchronization must delete the remote's session `source` and its copies."""
     with held(manifest.folder(), fcntl.LOCK_EX):
         now = sending.sync_state()
         replace(now, withdrawn={**now.withdrawn, source: timestamp()}).keep()
@@ -267,9 +245,7 @@ class _Run:
         raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
-        """Decrypt the list of sessions on the remote. Refuse a list that is older than the one that this machine saw
-        last, unless `older` is True.
-        """
+        """Decrypt the list of sessions on the remote. Without `older`, refuse one from before the last seen one."""
         now, blob = self._settled, fetched.files.get(manifest.NAME, "")
         there = manifest.opened(self._ref.read(blob), self._key) if blob else Manifest()
         self._withdrawn_there = dict(there.withdrawn)
@@ -281,9 +257,7 @@ class _Run:
         )
 
     def _withdrawn(self, there: Manifest) -> Manifest:
-        """Delete this machine's copies of withdrawn sessions (their owner took them back). Return `there`, the
-        remote's list, without these sessions.
-        """
+        """Delete this machine's copies of withdrawn sessions. Return the remote's list `there` without them."""
         here = sending.copies()
         gone = {**self._settled.withdrawn, **there.withdrawn}
         for agent, session_id in forgotten():
@@ -357,9 +331,7 @@ class _Run:
             self._done.received[source] = MovedSession(session_id, entry.agent, entry.title, entry.machine, str(path))
 
     def _sent(self, there: Manifest, fetched: Fetched) -> bool:
-        """Send this machine's new and changed sessions to the remote. Return False if another machine has pushed since
-        the remote was `fetched`.
-        """
+        """Send new and changed sessions. Return False if another machine has pushed since the remote was `fetched`."""
         sessions, withdrawn, before = dict(there.sessions), dict(there.withdrawn), self._stamps(there, fetched)
         if self._prepared is None:
             now = replace(self._settled, stamps=before)
@@ -395,7 +367,7 @@ class _Run:
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
         """Return the stamps (stored states) of the logs that were sent before, by remote session id.
 
-        A stamp is returned if the remote still has the log's session, or if the log is a copy of a remote session.
+        They are of logs that the remote still has, or that are copies of remote sessions.
         """
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
@@ -426,13 +398,7 @@ class _Run:
 
 
 def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Synced:
-    """Withdraw a session: delete it from the remote, and its copies from all machines. The original log stays.
-
-    `reference` names the session, such as its id.
-
-    Raises:
-        NotFound: the session does not exist, or this machine is not set up.
-    """
+    """Withdraw the session that `reference` names from the remote and all machines. The original log stays."""
     sending.sync_state()
     one = sessions.locate(reference)
     copy = sending.copies().get(one.session_id)

@@ -1,6 +1,4 @@
-"""The selection of the sessions to send to the remote, and their preparation. A session is sent with the content that
-`team push` would send.
-"""
+"""Selects and prepares the sessions to send to the remote, with the content that `team push` would send."""
 
 from __future__ import annotations
 
@@ -39,8 +37,8 @@ _NAME, _COPY = "sync", "sync copy "
 class SyncState:
     """The stored settings of synchronization on this machine, and the state after the last synchronization.
 
-    `number` and `blob` identify the remote's list of sessions that was seen last. `withdrawn` has all withdrawn
-    sessions (their owner took them back). `stamps` has the state of each log when it was sent last.
+    `number` and `blob` identify the remote's list that was seen last. `withdrawn` has the times of withdrawn sessions
+    (their owner took them back). `stamps` has the state of each log when it was sent last.
     """
 
     remote: str
@@ -57,7 +55,7 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class SyncedCopy:
-    """A copy on this machine of a remote session. `source` and `shared` are the session's id and digest on the remote.
+    """A copy on this machine of a remote session. `source` and `shared` are its id and digest on the remote.
 
     `count` and `digest` describe the records of the copy's log when it was written.
     """
@@ -70,11 +68,7 @@ class SyncedCopy:
 
 
 def sync_state() -> SyncState:
-    """Read the settings of synchronization on this machine, and the state after the last synchronization.
-
-    Raises:
-        NotFound: this machine is not set up.
-    """
+    """Return the stored settings and state of synchronization. Raise `NotFound` if it is not set up here."""
     said: dict[str, Any] | None = state.fact(_NAME)
     if said is None:
         raise NotFound("This machine is not set up.", "Run: smart-fork sync setup REMOTE")
@@ -87,8 +81,9 @@ def is_set_up() -> bool:
 
 
 def forget() -> None:
-    """Delete the synchronization settings. The notes about copies of remote sessions stay, so that another remote
-    never gets these copies.
+    """Delete the synchronization settings.
+
+    The notes about copies of remote sessions stay, so that another remote never gets these copies.
     """
     state.keep(_NAME, None)
 
@@ -112,8 +107,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """A session that is ready to be sent to the remote. A session without an `entry` is an unchanged copy of a remote
-    session, and is not sent.
+    """A session that is ready to be sent. Without an `entry`, it is an unchanged copy, and is not sent.
 
     The field `sealed` of the entry is a placeholder until the records are encrypted.
     """
@@ -126,9 +120,7 @@ class PreparedSession:
 
 @dataclass(frozen=True, slots=True)
 class UnsentSession:
-    """A session that is not sent to the remote, and the reason. If `excluded` is True, it is also deleted from the
-    remote.
-    """
+    """A session that is not sent, and the reason. An `excluded` one is also deleted from the remote."""
 
     id: str
     session_id: str
@@ -145,8 +137,7 @@ def source_id(key: SyncKey, agent: str, session_id: str) -> str:
 def prepared_sessions(
     known: SyncState, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
 ) -> Iterator[PreparedSession | UnsentSession]:
-    """Prepare each session that has changed since it was last sent. Yield the prepared session, or the reason why the
-    session is not sent.
+    """Prepare each session that has changed since it was last sent, or yield why it is not sent.
 
     Withdrawn sessions are skipped. `copies` are the sessions that are copies of remote ones.
     """
@@ -209,7 +200,7 @@ def _stamp(
 ) -> str:
     """Return a digest of a log's state, and of the settings that decide which of its content is sent.
 
-    If the digest has changed since the session was sent, the session is sent again.
+    A session with another digest is sent again.
     """
     about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()

@@ -24,8 +24,7 @@ class SyncedRepositories(Value):
 
 
 def set_up(remote: str, words: str | None, project: str | None) -> SyncedRepositories:
-    """Set up synchronization on this machine with the key of another machine, or with a new key if the remote is
-    empty.
+    """Set up synchronization with the key of another machine, or with a new key if the remote is empty.
 
     Raises:
         Usage: the address or the key is invalid, or this machine already has another address or key.
@@ -54,22 +53,13 @@ def set_up(remote: str, words: str | None, project: str | None) -> SyncedReposit
 
 
 def add(project: str | None) -> SyncedRepositories:
-    """Let the sessions of a repository take part in synchronization. `project` is a directory, by default the current
-    one.
-
-    Raises:
-        NotFound: this machine is not set up.
-    """
+    """Let the sessions of a repository (by default the current one) take part in synchronization."""
     known = sending.sync_state()
     return _kept(known, (*known.directories, _directory(project)))
 
 
 def remove(project: str | None) -> SyncedRepositories:
-    """Stop synchronizing the sessions of a repository. `project` is a directory, by default the current one.
-
-    Raises:
-        NotFound: this machine is not set up, or the repository is not synchronized.
-    """
+    """Stop synchronizing the sessions of a repository, by default the current one."""
     now, directory = sending.sync_state(), current_project(project).root
     if directory not in now.directories:
         raise NotFound(f"{directory} does not take part.", "Those that do: " + (", ".join(now.directories) or "none"))
@@ -77,11 +67,7 @@ def remove(project: str | None) -> SyncedRepositories:
 
 
 def leave() -> SyncedRepositories:
-    """End synchronization on this machine: delete the key, the fetched data and the settings. Sessions stay.
-
-    Raises:
-        NotFound: this machine is not set up.
-    """
+    """End synchronization on this machine: delete the key, the fetched data and the settings. Sessions stay."""
     now = sending.sync_state()
     sending.forget()
     manifest.delete_key()

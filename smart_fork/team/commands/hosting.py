@@ -50,7 +50,7 @@ def log_in(
 
 
 def _asked_for() -> str:
-    """Return an invitation that the user types, without showing it, or that comes from standard input."""
+    """Return an invitation, typed without showing it, or from standard input."""
     if sys.stdin.isatty():
         return str(typer.prompt("Invitation", hide_input=True, err=True))
     if given := sys.stdin.readline(1_000).strip():

@@ -38,11 +38,7 @@ def find(*, asked: FindRequest, place: TeamPlace) -> None:
 
 
 def find_shared(request: FindRequest, place: TeamPlace) -> None:
-    """Search the team's sessions and print the results. Exit with 3 if there are no results.
-
-    Raises:
-        SmartForkError: the user has not logged in, or the server does not answer.
-    """
+    """Search the team's sessions and print the results. Exit with 3 if there are no results."""
     from smart_fork.team.search import find_in_team
 
     found = find_in_team(request, server=place.server, project=place.project)
@@ -87,12 +83,9 @@ def list_sessions(
 
 
 def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
-    """List the tracked shared sessions (those with an alias here) as the server last described them.
+    """List the tracked shared sessions as the server last described them, since it does not answer (`away`).
 
-    This replaces the server's list, since the server does not answer; `away` is that error.
-
-    Raises:
-        SmartForkError: `unknown` names a filter that only the server can evaluate.
+    Raises: SmartForkError: `unknown` names a filter that only the server can evaluate.
     """
     if unknown:
         raise away

@@ -1,4 +1,4 @@
-"""The commands that push sessions to the server, copy them to this machine, and withdraw (remove) shared messages."""
+"""The commands that push sessions to the server, copy them here, and withdraw (remove) shared messages."""
 
 from __future__ import annotations
 
@@ -236,16 +236,14 @@ def _print_plan(where: TeamProject, made: Plan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BranchPart:
-    """The options of a new branch or fork: which messages it gets, and where it is created: here, on the server, or
-    both.
-    """
+    """The options of a new branch or fork: its messages, and if it is created here, on the server, or both."""
 
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
     def asked(self, described: SharedDescription) -> TeamBranchRequest:
-        """Return a request to branch, made from these options and the description `described`, after checking both."""
+        """Return a request to branch, made from these options and the description `described`."""
         from smart_fork.team.branch import TeamBranchRequest
 
         at = team_group.number_of(self.at)
@@ -322,11 +320,7 @@ def fork(
 
 @contextmanager
 def _opened(place: team_group.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[TeamProject]:
-    """Open the project of a command that writes a session on this machine, and yield the project.
-
-    If the session's directory (`--into`) is outside the project's folder, ask the user first. End the command if the
-    user says no.
-    """
+    """Yield the project of a command that writes a session here. Outside the project's folder, ask the user first."""
     into = copy.into
     with place.current(ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)

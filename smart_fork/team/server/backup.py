@@ -1,8 +1,7 @@
 """Write and restore backups of the server's database.
 
-Records that owners withdrew (removed) stay removed in a restore. A restore fills a new database, and repeats the
-withdrawals that the old database has. Then the databases exchange their names in one transaction. If a restore is
-killed, the old or the new database is complete.
+A restore fills a new database, and repeats the withdrawals (records removed by their owners) that the old one has. Then
+the databases exchange their names in one transaction. If a restore is killed, the old or the new database is complete.
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ _DISCONNECT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A written backup file.
-
-    After the day `until`, a later backup deletes this file. `removed` are expired files that this backup deleted.
-    """
+    """A written backup file. After the day `until`, a later backup deletes it. `removed` are expired files."""
 
     path: Path
     until: datetime
@@ -53,7 +49,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePlace:
-    """The address of a database, with the login of the tables' owner, and the PostgreSQL programs that back it up."""
+    """The address of a database, with the login of the tables' owner, and the PostgreSQL programs to back it up."""
 
     conninfo: str
     programs: Programs
@@ -71,11 +67,8 @@ class DatabasePlace:
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
     """Write a backup of the database into a folder, and delete expired backups there.
 
-    The new backup expires after `days`.
-
-    Raises:
-        Usage: the folder cannot be written, or `days` is less than 1.
-        ProgramFailed: PostgreSQL could not write the backup.
+    Raises: Usage: the folder cannot be written, or `days` is less than 1. ProgramFailed: PostgreSQL could not write the
+    backup.
     """
     if days < 1:
         raise Usage("A backup is kept for at least one day.")
@@ -108,7 +101,7 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
 
 
 def restore(place: DatabasePlace, file: Path) -> int:
-    """Replace the database by the content of a backup. Then remove the records that owners withdrew after the backup.
+    """Replace the database by the content of a backup, without the records that owners withdrew after it.
 
     Return the number of sessions from which such records were removed.
 
@@ -149,12 +142,9 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Return the withdrawals (records removed by their owners) in the database that a restore replaces.
+    """Return the withdrawals in the database that a restore replaces; none if it has no tables yet.
 
-    If that database has no tables yet, return an empty list.
-
-    Raises:
-        ProgramFailed: the withdrawals cannot be read, so a restore would bring back withdrawn text.
+    Raises: ProgramFailed: the withdrawals cannot be read, so a restore would bring back withdrawn text.
     """
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:
@@ -169,10 +159,7 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
 
 
 def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
-    """Repeat the `known` withdrawals (removals of records by their owners) in a restored database.
-
-    Return the number of sessions that still had withdrawn records.
-    """
+    """Repeat the `known` withdrawals in a restored database. Return the number of sessions that had the records."""
     done = 0
     with psycopg.connect(conninfo, autocommit=True) as db:
         create(db)  # refuses the tables of another version
@@ -205,8 +192,7 @@ def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
 def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
     """Return True if clients stay connected to a database for more than a moment.
 
-    The moment is needed because PostgreSQL drops the connection of a killed client only a little later. PostgreSQL's
-    own background workers do not count as clients.
+    PostgreSQL drops the connection of a killed client only a little later. Its own background workers are no clients.
     """
     clients = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
     until = time.monotonic() + _DISCONNECT_SECONDS
@@ -242,7 +228,7 @@ def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> N
 
 
 def _sweep(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """Delete the databases that earlier restores left behind: replaced databases, and incomplete new ones."""
+    """Delete the databases that earlier restores left behind: replaced ones, and incomplete new ones."""
     pattern = re.compile(rf"{re.escape(name)}_(old|new)_[0-9a-f]{{8}}")
     for (other,) in db.execute("SELECT datname FROM pg_database").fetchall():
         if pattern.fullmatch(str(other)):

@@ -50,10 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """A pool of connections to the database.
+    """A pool of connections to the database. `replica` is the address of a replica.
 
     Each transaction runs as the PostgreSQL role `role`, which owns no tables. The user of the connection must be a
-    member of this role. `replica` is the address of a replica of the database.
+    member of this role.
     """
 
     def __init__(
@@ -77,16 +77,13 @@ class Database:
 
     @contextmanager
     def asked_by(self, user: int = NO_USER) -> Iterator[Connection]:
-        """Open a transaction for a user, and yield its connection.
-
-        Row-level security shows only rows that the user may see.
-        """
+        """Open a transaction that sees only what a user may see, and yield its connection."""
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
             yield db
 
     def read(self, user: int, question: Callable[[Connection], T]) -> T:
-        """Run `question`, a query that changes nothing, for a user. Return its result.
+        """Return the result of `question`, a query that changes nothing, for a user.
 
         The replica answers if it is available and up to date, else the primary.
         """
@@ -128,7 +125,7 @@ def _pool(conninfo: str, connections: int) -> ConnectionPool[Connection]:
 def _caught_up(copy: Connection, written: str) -> bool:
     """Wait a moment until the replica has all data up to `written`, a position in the primary's write-ahead log.
 
-    Return False if the replica still lacks some, or if `copy` is not connected to a replica.
+    Return False if it still lacks some, or if `copy` is not connected to a replica.
     """
     until = time.monotonic() + SECONDS_FOR_A_REPLICA
     while True:
@@ -141,9 +138,7 @@ def _caught_up(copy: Connection, written: str) -> bool:
 
 
 def _with_vectors(db: Connection) -> None:
-    """Let a connection send and receive vectors in the form of pgvector (PostgreSQL's vector type), if it is
-    installed.
-    """
+    """Let a connection send and receive pgvector's vectors, if that extension is installed."""
     if (info := TypeInfo.fetch(db, "halfvec")) is not None:
         register_halfvec_info(db, info)
 
@@ -161,12 +156,9 @@ _LOCK = 0x5F0_4B5
 
 
 def create(db: AnyConnection) -> None:
-    """Create the tables that the database does not have yet.
+    """Create the tables that the database lacks, after other servers that do so. `db` must return rows as tuples.
 
-    If several servers call this at the same time, one waits for the other. `db` must return rows as tuples.
-
-    Raises:
-        SmartForkError: another version of smart-fork has created the tables.
+    Raises: SmartForkError: another version of smart-fork has created the tables.
     """
     with db.transaction():  # who may serve need not be who may make tables
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -214,9 +206,7 @@ _STARTING_MESSAGES = ("starting up", "not yet accepting connections")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The connection strings for three users of the database: the tables' owner, the request handlers, the background
-    process.
-    """
+    """The connection strings for the tables' owner, the request handlers, and the background process."""
 
     owner: str
     app: str
@@ -242,21 +232,13 @@ def roles_of(cluster: Cluster) -> Roles:
 
 
 def external_database(dsn: str) -> Roles:
-    """Return the connection strings for an external database, after creating the tables that it lacks.
-
-    Raises:
-        ProgramFailed: the database cannot be reached, or is too old.
-    """
+    """Return the connection strings for an external database, after creating the tables that it lacks."""
     with_tables(dsn)
     return Roles(dsn, dsn, dsn)
 
 
 def with_tables(conninfo: str) -> None:
-    """Create the tables that a database lacks. If several servers start at the same time, one waits for the other.
-
-    Raises:
-        ProgramFailed: the database cannot be reached, is too old, or its user may not create tables.
-    """
+    """Create the tables that a database lacks. Raise `ProgramFailed` if that is impossible or it is too old."""
     try:
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
             _check_version(db)
@@ -282,14 +264,7 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 
 @contextmanager
 def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
-    """Open a transaction as the owner of the tables.
-
-    With `dsn`, the address of an external database, use that database. Otherwise use the one of the server that runs
-    in `folder`.
-
-    Raises:
-        ProgramFailed: the database does not answer, or belongs to another user.
-    """
+    """Open a transaction as the owner of the tables, in the database `dsn` or that of the server in `folder`."""
     try:
         connection = _connected(dsn) if dsn else _once_started(owner_conninfo(folder))
     except psycopg.OperationalError as error:
@@ -316,11 +291,7 @@ def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connecti
 
 
 def owner_conninfo(folder: Path) -> str:
-    """Return the connection string for the owner of the tables, in the database of the server that runs in `folder`.
-
-    Raises:
-        ProgramFailed: the folder does not exist.
-    """
+    """Return the connection string for the tables' owner in the database of the server that runs in `folder`."""
     try:
         seen = folder.stat()
     except OSError as error:
@@ -333,10 +304,7 @@ def owner_conninfo(folder: Path) -> str:
 
 
 def _once_started(conninfo: str) -> Connection:
-    """Connect to a database.
-
-    If the database is still starting, or recovering from a crash, wait until it accepts connections.
-    """
+    """Connect to a database. If it is still starting or recovering from a crash, wait for it."""
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:
         try:
@@ -376,7 +344,6 @@ def _check_version(db: psycopg.Connection[tuple[object, ...]]) -> None:
 
 
 def _database_name(conninfo: str) -> str:
-    """Return the name of the database in a connection string."""
     return str(psycopg.conninfo.conninfo_to_dict(conninfo).get("dbname") or "The database")
 
 

@@ -52,21 +52,21 @@ log = logging.getLogger(__name__)
 
 
 class TooOften(errors.SmartForkError):
-    """The error for a client that has sent more requests in a minute, or more bytes in an hour, than allowed."""
+    """The client has sent more requests in a minute, or more bytes in an hour, than allowed."""
 
     code = "too_often"
     http_status = 429
 
 
 class TooSlow(errors.SmartForkError):
-    """The error for a request that did not arrive in time."""
+    """The request did not arrive in time."""
 
     code = "too_slow"
     http_status = 408
 
 
 class OtherProtocol(errors.SmartForkError):
-    """The error for a client that speaks another version of the protocol."""
+    """The client speaks another version of the protocol."""
 
     code = "protocol"
     http_status = 426
@@ -156,10 +156,7 @@ ERROR_HANDLERS: Mapping[Any, Any] = {
 
 @dataclass
 class Counted:
-    """The numbers of requests and bytes that may still be sent with one token.
-
-    They grow again over time, up to a limit.
-    """
+    """The numbers of requests and bytes that may still be sent with one token. They refill over time."""
 
     requests: TokenBucket
     bytes: TokenBucket
@@ -167,7 +164,7 @@ class Counted:
 
 @dataclass
 class TokenGuard:
-    """An ASGI app that handles each request before its route: it checks the token, and limits the requests of a token.
+    """An ASGI app that checks the token of each request before its route, and limits the requests of a token.
 
     Only the paths in `OPEN_PATHS` need no token.
     """
@@ -178,7 +175,6 @@ class TokenGuard:
     _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the token of one request. Pass the request on to `app`, or send an error."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -289,36 +285,22 @@ class ServerContext:
     token_lifetime: timedelta | None = None
 
     def token_expires_at(self) -> datetime | None:
-        """Return the time at which a token that is made now will expire; `None` if it never expires."""
+        """Return the time at which a token that is made now will expire; `None` if never."""
         return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
     def project(self, request: Request, person: auth.Person) -> auth.MemberProject:
-        """Return the project whose key is in a request's path, with the user's role in it.
-
-        Raises:
-            NotFound: the project does not exist, or the user is not a member.
-        """
+        """Return the project whose key is in a request's path, with the user's role in it."""
         with self.database.asked_by(person.id) as db:
             return auth.project(db, person, project_key(request))
 
 
 def asked(model: type[V], request: Request) -> V:
-    """Parse the query string of a request into a `model`.
-
-    Raises:
-        Usage: a value is not valid.
-    """
+    """Parse the query string of a request into a `model`. Raise `Usage` if a value is not valid."""
     return _valid(lambda: model.model_validate(dict(request.query_params)))
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """Call `read`, which parses a request, and return its result.
-
-    If a value is not valid, raise an error that names it.
-
-    Raises:
-        Usage: a value is not valid.
-    """
+    """Return the result of `read`, which parses a request; name an invalid value in the error."""
     try:
         return read()
     except ValidationError as error:
@@ -326,20 +308,12 @@ def _valid(read: Callable[[], V]) -> V:
 
 
 def project_key(request: Request) -> str:
-    """Return the key of the project in a request's path.
-
-    Raises:
-        Usage: the text is not the key of a project.
-    """
+    """Return the key of the project in a request's path."""
     return check_key(request.path_params["project"])
 
 
 def asked_project(request: Request) -> str:
-    """Return the key of the project in a request's query string.
-
-    Raises:
-        Usage: the key is missing, or is not the key of a project.
-    """
+    """Return the key of the project in a request's query string."""
     key = request.query_params.get("project")
     if key is None:
         raise Usage("project is missing: the key of the session's project.")
@@ -347,11 +321,7 @@ def asked_project(request: Request) -> str:
 
 
 def session_id(request: Request) -> str:
-    """Return the id of the session in a request's path.
-
-    Raises:
-        NotFound: the text is not the id of a session.
-    """
+    """Return the id of the session in a request's path, or raise `NotFound` if it is none."""
     given = request.path_params["id"]
     try:
         if str(UUID(given)) == given:
@@ -370,7 +340,7 @@ def _answer(said: canonical.WireModel | Response) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route and its handler. The handler gets the server, the request, the user and the body.
+    """A route and its handler, which gets the server, the request, the user and the body.
 
     `takes` is the type of the body, and `most` its maximal size in bytes. `scope` is what the user's token must allow.
     If `scope` is `None`, the route needs no token, and the handler gets no user. If the handler needs more than

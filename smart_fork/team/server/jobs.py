@@ -1,8 +1,7 @@
-"""The background jobs: slow work, such as indexing a pushed session, that the background process does after a request.
+"""The background jobs: slow work, such as indexing a pushed session, that the background process does later.
 
-A job brings something that is stored about a session up to date, such as its index. So if several jobs do the same,
-only one runs. A failed or killed job runs again, after longer and longer waits. Each job is one transaction, so a kill
-undoes all of it.
+A job brings something that is stored about a session up to date. So if several jobs do the same, only one runs. A
+failed or killed job runs again, after longer and longer waits. Each job is one transaction, so a kill undoes all of it.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class _VectorGroup(NamedTuple):
 
 
 def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
-    """Create a vector graph (an index that finds near vectors) for each project with at least `large` vectors.
+    """Create a graph (an index that finds near vectors) for each project with at least `large` vectors.
 
     Drop unfinished graphs, and those of projects that have become much smaller.
     """
@@ -150,7 +149,7 @@ def failed_jobs(db: Connection) -> list[dict[str, Any]]:
 
 
 def retry(db: Connection) -> int:
-    """Let all background jobs that failed too often run again. Return the number of these jobs."""
+    """Let all background jobs that failed too often run again. Return their number."""
     done = db.execute("UPDATE jobs SET run_after = now(), attempts = 0 WHERE run_after = 'infinity'").rowcount
     db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
     return done
@@ -163,7 +162,7 @@ class JobWorker:
         self._database, self._kinds = database, kinds
 
     def begin(self) -> None:
-        """For each kind of job that runs at an interval, put a job into the queue, unless the queue has one."""
+        """Put a job into the queue for each kind that runs at an interval, unless the queue has one."""
         with self._database.asked_by() as db:
             if failed := len(failed_jobs(db)):
                 log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
@@ -231,7 +230,7 @@ class JobWorker:
                 db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
 
     def _same(self, db: Connection, job: Job) -> list[int]:
-        """Return the ids of waiting jobs that do the same as `job`. The caller removes them when `job` is done."""
+        """Return the ids of waiting jobs that do the same as `job`, and are done with it."""
         rows = db.execute(
             "SELECT id FROM jobs WHERE project_id = %s AND kind = %s AND session_id = %s AND id <> %s"
             " FOR UPDATE SKIP LOCKED",
@@ -269,18 +268,15 @@ KINDS: Mapping[str, Kind] = {
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """Return all kinds of background jobs, by name.
-
-    `owner` is the connection string of the tables' owner, whose rights one of the kinds needs.
-    """
+    """Return all kinds of background jobs, by name. One needs `owner`, the connection string of the tables' owner."""
     return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
     """Run background jobs until the process ends. If the database does not answer, wait for it.
 
-    The lock `busy` is held while a job runs. So a thread that holds the lock can end the process without interrupting
-    a job.
+    The lock `busy` is held while a job runs. So a thread that holds the lock can end the process without interrupting a
+    job.
     """
     worker = JobWorker(database, kinds)
     while True:

@@ -48,9 +48,9 @@ requests = logging.getLogger("smart_fork.requests")
 
 @contextmanager
 def counted_together(account: SystemUser) -> Iterator[None]:
-    """Make a temporary folder in which the processes that are started in this context add up their metrics.
+    """Set a temporary folder in which the processes that are started in this context add up their metrics.
 
-    The folder belongs to the system user `account`, who runs these processes.
+    It belongs to the system user `account`, who runs these processes.
     """
     with TemporaryDirectory(prefix="sf-metrics-") as folder:
         if os.geteuid() == 0:
@@ -74,7 +74,6 @@ class RequestMetrics:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on to `app`, then count and log it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -110,7 +109,6 @@ class StorageCollector:
         self._server = server
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield a Prometheus gauge for each size in the database, and for the free disk space."""
         with self._server.database.asked_by() as db:
             row = db.execute(
                 "SELECT (SELECT count(*) FROM users WHERE disabled_at IS NULL) AS users,"

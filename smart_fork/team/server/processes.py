@@ -117,8 +117,7 @@ class ServerProcesses(Multiprocess):
     def run(self) -> None:
         """Start all processes of the server, watch them, and return when a signal ends the server.
 
-        Raises:
-            ProgramFailed: a process could not start; or the database or the background process has ended.
+        Raise `ProgramFailed` if a process could not start, or if the database or the background process has ended.
         """
         super().run()
         if self._ended:
@@ -128,11 +127,7 @@ class ServerProcesses(Multiprocess):
             raise _cannot_begin()
 
     def init_processes(self) -> None:
-        """Start all processes of the server, and return when the processes are ready.
-
-        Raises:
-            ProgramFailed: a process could not start.
-        """
+        """Start all processes of the server, and return when they are ready."""
         super().init_processes()
         self._work = multiprocessing.get_context("spawn").Process(target=run_background, args=(self._task,))
         self._work.start()
@@ -169,10 +164,7 @@ class ServerProcesses(Multiprocess):
             self._work.join()
 
     def handle_hup(self) -> None:
-        """Handle the signal SIGHUP: replace the workers.
-
-        In a terminal, where the signal means that it was closed, end the server.
-        """
+        """Replace the workers. In a terminal, where SIGHUP means that it was closed, end the server."""
         if sys.stdin is not None and sys.stdin.isatty():
             self.should_exit.set()
         else:
@@ -240,11 +232,7 @@ def run_background(task: ServerTask) -> None:
 
 
 def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
-    """If root runs this process, become the user of `task` for good.
-
-    Start a thread that waits for the parent process to end. When the parent process has ended, the thread calls
-    `orphaned`.
-    """
+    """If root runs this process, become the user of `task` for good. Call `orphaned` when the parent has ended."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101 - these are processes of `ServerProcesses`
@@ -260,7 +248,7 @@ def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
 def give_up_rights(account: tuple[int, int]) -> None:
     """If root runs this process, become the user `account` (user and group id) for good.
 
-    All modules must be imported before, since this user may not be able to read their files.
+    All modules are imported before, since this user may not be able to read their files.
     """
     if os.geteuid() != 0:
         return
@@ -272,9 +260,7 @@ def give_up_rights(account: tuple[int, int]) -> None:
 
 
 def import_all() -> None:
-    """Import all modules and text encodings that the process may need, including those that Python imports at their
-    first use.
-    """
+    """Import all modules and text encodings that the process may need later."""
     for room in (*_PACKAGES, *_LIBRARIES):
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):

@@ -1,4 +1,4 @@
-"""The server's side of a push: append records to a session, if it still is in the state that the client last saw.
+"""The server's side of a push: append records to a session that still is in the state that the client last saw.
 
 Checks that do not need the session run before the transaction. In the transaction, one ``UPDATE`` compares the
 session's state with the expected one and sets the new one. So if two pushes expect the same state, the second one
@@ -39,7 +39,7 @@ class CheckedPush:
 
 
 def check_bodies(push: Push) -> CheckedPush:
-    """Check the segments (blocks of records) that came inside a push message. The database is not needed for this.
+    """Check the segments (blocks of records) that came inside a push message, without the database.
 
     Raises:
         Unshareable: a segment is damaged, not in canonical form, or not named by the push.
@@ -63,12 +63,9 @@ def push(
 ) -> Pushed:
     """Append records to a session, or create the session. `readable` checks that an agent can read the records.
 
-    Raises:
-        NotFound: the session is another user's.
-        Conflict: the session has other records than the push expects.
-        Withdrawn: some of the new records were withdrawn (removed by their owner) before.
-        Unshareable: the records do not match the digests, or are not `readable`.
-        TooLarge: the session or the project would be too large.
+    Raises: NotFound: the session is another user's. Conflict: the session has other records than the push expects.
+    Withdrawn: some of the new records were withdrawn (removed by their owner) before. Unshareable: the records do not
+    match the digests, or are not `readable`. TooLarge: the session or the project would be too large.
     """
     wanted = checked.push
     project.needs("writer")
@@ -112,9 +109,6 @@ def _records(db: Connection, project: MemberProject, person: Person, checked: Ch
     """Return the records of each segment (block of records) that the push names, by the segment's digest.
 
     A segment may have come inside the push, was sent before, or belongs to a session that the user may read.
-
-    Raises:
-        Unshareable: the server does not have a segment.
     """
     named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
@@ -127,9 +121,7 @@ def _records(db: Connection, project: MemberProject, person: Person, checked: Ch
 
 
 def _fresh(records: dict[str, list[bytes]], wanted: Push) -> list[bytes]:
-    """Return the pushed records that the session does not have yet, since a segment may begin with records that it
-    has.
-    """
+    """Return the pushed records that the session lacks: a segment may begin with records that it has."""
     base = wanted.base_count
     return [
         line
@@ -143,10 +135,9 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
     db: Connection, project: MemberProject, wanted: Push, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
-    """Check that the agent can read the new records (`fresh`), alone or together with the session's records before
-    them.
+    """Check that the agent can read the new records (`fresh`), alone or after the session's records before them.
 
-    The new records alone are readable if they begin with a prompt after a finished turn.
+    Alone they are readable if they begin with a prompt after a finished turn.
     """
     try:
         readable(wanted.agent, fresh)
@@ -223,10 +214,7 @@ def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) 
 
 
 def _moved(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the session's new state, and return some of its row.
-
-    Return `None` if the state is not the one the push expects.
-    """
+    """Set the session's new state, and return a part of its row; `None` if the old state is not the expected one."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"
@@ -246,7 +234,7 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
 def _fits(db: Connection, project: MemberProject, wanted: Push, *, base: int) -> None:
     """Check that the pushed segments (blocks of records) follow those of the session that stay, without a gap.
 
-    The last segment that stays must be full, or end with the parent's records. `base` is the number of these records.
+    The last one that stays must be full, or end with the parent's records, of which there are `base`.
     """
     first = wanted.segments[0]
     before = sessions.places(db, project.id, wanted.id)[: wanted.position]
@@ -266,12 +254,7 @@ def _count(db: Connection, project: MemberProject, person: Person, wanted: Push,
 
 
 def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
-    """Return the answer to a push whose records the session already has, because an earlier push got no answer.
-
-    Raises:
-        NotFound: the session is another user's.
-        Conflict: the session has advanced.
-    """
+    """Return the answer to a push whose records the session already has, or raise `Conflict`."""
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (row["record_count"], canonical.written(row["head_digest"])) == (wanted.count, wanted.digest):
         return Pushed(session=sessions.session_info(row), created=False, up_to_date=True)

@@ -1,8 +1,8 @@
 """The search of shared sessions on the server: index a session after a push, and answer questions.
 
 The index is made from the records alone. Clients may send vectors of text passages, since computing vectors takes
-longer than all other work. The server computes one vector in 64 as well. If one differs, it uses no vector of the
-push. It also computes missing vectors, up to a limit.
+longer than all other work. The server computes one vector in 64 as well. If one differs, it uses no vector of the push.
+It also computes missing vectors, up to a limit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Session = UUID | str
 
 @dataclass(frozen=True, slots=True)
 class _IndexedSession:
-    """The session that is being indexed. `reach` is 0 if all members may find it, else the number of its owner."""
+    """The session that is being indexed. `reach` is 0 if all members may find it, or its owner's number."""
 
     project_id: int
     session_id: Session
@@ -110,9 +110,7 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
 
 
 def store_offered_vectors(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
-    """Store the vectors that a client sent with a push, until the session is indexed. Ignore vectors of another
-    model.
-    """
+    """Store the vectors that a client sent with a push until it is indexed, except another model's."""
     known = _embedding_model()
     if known is None or given.space != vector_space(known.model, known.dimensions):
         return
@@ -142,7 +140,7 @@ def known_space(db: Connection, fingerprint: str) -> int | None:
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """Return the number under which the vectors of an embedding model are stored. Give a new model the next number."""
+    """Return the number under which the vectors of an embedding model are stored: for a new model, the next one."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -158,11 +156,7 @@ def own_space() -> str | None:
 
 
 def embed_questions(texts: Sequence[str]) -> list[bytes]:
-    """Compute the vectors of questions, in 32-bit floats.
-
-    Raises:
-        ModelUnavailableError: the model cannot be loaded.
-    """
+    """Compute the vectors of questions, in 32-bit floats. Raise `ModelUnavailableError` without a model."""
     known = _embedding_model()
     if known is None:
         raise ModelUnavailableError("the model is not installed")
@@ -207,7 +201,7 @@ def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: 
 def _store_chunks(
     db: Connection, here: _IndexedSession, document: Document, chunks: Sequence[Chunk]
 ) -> dict[bytes, int]:
-    """Store the session's passages and their positions in the session. Return the passages' row numbers by hash.
+    """Store the session's passages and their positions in it. Return the passages' row numbers by hash.
 
     A passage that another session of the project has too is stored only once.
     """
@@ -260,10 +254,7 @@ def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mappi
 
 
 def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Return vectors for those passages of the session that have no stored vector.
-
-    Vectors that the client sent are used if they are correct. Missing ones are computed.
-    """
+    """Return vectors for the session's passages without a stored one: correct ones of the client, or computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
@@ -299,9 +290,9 @@ def _checked_vectors(
     offered: Mapping[bytes, tuple[HalfVector, int]],
     model: Embedder,
 ) -> dict[bytes, HalfVector]:
-    """Return the vectors that the client sent (`offered`) for the passages in `waiting`, if they are correct.
+    """Return the vectors that the client sent (`offered`) for the passages in `waiting`.
 
-    The server computes a sample of these vectors. If one differs, return no vectors, and note this in the audit log.
+    The server computes a sample of them. If one differs, return none, and note this in the audit log.
     """
     fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
     if not fitting:
@@ -319,7 +310,6 @@ def _checked_vectors(
 
 
 def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
-    """Compute the vectors of texts, in the form in which the database stores them."""
     return [
         HalfVector(vector)
         for start in range(0, len(texts), BATCH_SIZE)
@@ -339,7 +329,7 @@ def _store_vectors(db: Connection, here: _IndexedSession, made: Mapping[int, Hal
 
 
 def _count(db: Connection, here: _IndexedSession, chunks: Sequence[int]) -> None:
-    """Store how many passages and vectors this session has, and each session that has some of the same passages."""
+    """Store how many passages and vectors this session has, and each session that shares passages with it."""
     name = own_space()
     number = space(db, name) if name else 0
     # Asked by themselves: how many they are is not known to who would plan both in one.
@@ -386,9 +376,6 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
     The evidence is numbers, such as how many words match. From these and its local results, the client computes how
     likely each session is.
-
-    Raises:
-        Usage: the question is empty.
     """
     intent = plain(wanted.question)
     known = own_space()
@@ -406,11 +393,7 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
-    """Return the vectors of the question: those from the client if the server's model made them, else newly computed
-    ones.
-
-    Return `None` if the server has no model.
-    """
+    """Return the question's vectors, from the client if made with the server's model; `None` without a model."""
     from indexer.arrays import np
 
     if known is None:
@@ -427,10 +410,7 @@ def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> S
 
 
 def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
-    """Return the row numbers of the best session of each family (a session and its forks), best first.
-
-    If two are equally good, the newer one comes first.
-    """
+    """Return the row number of the best session of each family, best first, and the newer one of equals."""
     order = sorted(weighed, key=lambda row: found.sessions[row].session_id)
     order.sort(key=lambda row: (weighed[row].lead, found.sessions[row].until), reverse=True)
     best: dict[str, int] = {}
@@ -471,10 +451,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
 
 
 def _speaking(parts: Parts) -> wire.Speaking:
-    """Convert the evidence for a session into a message for the client.
-
-    Each number is limited to its allowed range, which it may exceed slightly by rounding.
-    """
+    """Convert the evidence for a session into a message. Numbers that exceed their range by rounding are limited."""
     return wire.Speaking(
         **{
             name: max(-1.0 if name == "whole" else 0.0, min(1.0, getattr(parts, name)))

@@ -1,7 +1,7 @@
 """The sessions in the server's database: read, change, branch and delete them. Also their sizes, and the audit log.
 
-A session's records are stored in segments (blocks of records). A branch or fork is a new session with the first
-records of another session. The client sends no records for it.
+A session's records are stored in segments (blocks of records). A branch or fork is a new session with the first records
+of another session. The client sends no records for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QueryParameters(BaseModel):
 
 
 class OverQuota(TooLarge):
-    """The error for data that would exceed the limit of a user or project. `used` and `limit` are numbers of bytes."""
+    """The data would exceed the limit of a user or project. `used` and `limit` are numbers of bytes."""
 
     code = "over_quota"
 
@@ -47,11 +47,7 @@ class OverQuota(TooLarge):
 
 
 def add_usage(db: Connection, project: MemberProject, person: Person, more: int) -> None:
-    """Add `more` bytes to the stored sizes of a user's sessions and of a project's sessions.
-
-    Raises:
-        OverQuota: a size exceeds its limit.
-    """
+    """Add `more` bytes to the stored sizes of a user's and a project's sessions, or raise `OverQuota`."""
     for table, number, limit, whose in (
         ("users", person.id, canonical.LIMITS.user_bytes, "You"),
         ("projects", project.id, canonical.LIMITS.project_bytes, f"The sessions of {project.key}"),
@@ -71,19 +67,12 @@ VISIBILITIES = ("private", "public")
 
 
 def session_not_found(session_id: str) -> NotFound:
-    """Return the error for a session that does not exist or that the user may not read.
-
-    The text is the same for both.
-    """
+    """Return the error for a session that does not exist or that the user may not read, with one text."""
     return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND_HINT)
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
-    """Return the row of a session that the user may read. With `own`, it must be the user's own session.
-
-    Raises:
-        NotFound: the session does not exist, or the user may not read it.
-    """
+    """Return the row of a session that the user may read, and with `own` owns. Otherwise raise `NotFound`."""
     row = db.execute(
         "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
         " JOIN users u ON u.id = s.owner_id"
@@ -132,9 +121,6 @@ def put_places(
     """Replace a session's segments (blocks of records) from segment number `position` on by the segments in `new`.
 
     Return the digests of the replaced segments.
-
-    Raises:
-        Unshareable: a new segment is no longer stored.
     """
     stored_records.lock_segments(db, project_id, (one.digest for one in new))
     gone = db.execute(
@@ -167,12 +153,7 @@ def store_size(db: Connection, project_id: int, session_id: UUID | str) -> int:
 
 
 def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
-    """Return the row of a session. The session must be the user's own.
-
-    Raises:
-        NotFound: the session cannot be read.
-        WrongVerb: the session belongs to another user.
-    """
+    """Return the row of a session, or raise `WrongVerb` if it is not the user's own."""
     row = readable(db, key, person, session_id)
     if row["owner_id"] != person.id:
         raise WrongVerb(wire.NOT_OWNER)
@@ -180,12 +161,7 @@ def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
 
 
 def change(db: Connection, key: str, person: Person, session_id: str, wanted: SessionChange) -> Row:
-    """Change the description or visibility of one of the user's own sessions. Return the session's row.
-
-    Raises:
-        NotFound: the session cannot be read.
-        WrongVerb: the session belongs to another user.
-    """
+    """Change the description or visibility of one of the user's own sessions. Return the session's row."""
     row = owned(db, key, person, session_id)
     visibility = None if wanted.visibility is None else VISIBILITIES.index(wanted.visibility)
     if visibility:  # who has left a project may take back what he has shared there, and no more
@@ -210,14 +186,7 @@ def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None
 
 
 def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Hide one of the user's own sessions, and return its row. Forks of it stay visible.
-
-    Return `None` if the session is hidden already.
-
-    Raises:
-        NotFound: the session cannot be read.
-        WrongVerb: the session belongs to another user.
-    """
+    """Hide one of the user's own sessions. Return its row, or `None` if it is hidden already. Forks stay visible."""
     row = own(db, key, person, session_id) or owned(db, key, person, session_id)
     return db.execute(
         "UPDATE sessions SET deleted_at = now(), revision = revision + 1"
@@ -229,7 +198,7 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | N
 def _place(bookmark: str) -> tuple[datetime, UUID]:
     """Decode a bookmark, which names the last session on a page of a list. The next page begins after that session.
 
-    A bookmark is not secret and grants no access: the user's right to each session is checked again.
+    It grants no access: the user's right to each session is checked again.
     """
     try:
         at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
@@ -248,8 +217,7 @@ _FilterText = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 class AskedPage(QueryParameters):
     """The query string of a request for a list of sessions: its filters, and the bookmark of the page.
 
-    The filters are owner, tag, agent, first ancestor (`root`) and beginning of the id. `mine` selects the user's own
-    sessions.
+    `root` is the first ancestor, and `id` the beginning of an id. `mine` selects the user's own sessions.
     """
 
     owner: _FilterText = None
@@ -296,10 +264,7 @@ def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage)
 
 
 def store_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
-    """Store that a user has a copy of a session.
-
-    So the user learns when its owner later withdraws (removes) records.
-    """
+    """Store that a user has a copy of a session, to tell the user about records that its owner later withdraws."""
     db.execute(
         "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
         (project_id, session_id, person.id, person.token, revision),
@@ -317,15 +282,9 @@ def add_audit_line(
 
 
 def branch(database: Database, project: MemberProject, person: Person, wanted: Branch) -> Pushed:
-    """Create a session of the user with the first records of another session.
+    """Create a branch of the user's own session, or a fork of another user's: a session with its first records.
 
-    It is a branch of one of the user's own sessions, or a fork of another user's session.
-
-    Raises:
-        NotFound: the source cannot be read.
-        WrongVerb: a branch of another user's session, a fork of an own one, or the user may not write.
-        Usage: the source has fewer records.
-        Conflict: another session has the id.
+    Raises: Usage: the source has fewer records. Conflict: another session has the id.
     """
     with database.asked_by(person.id) as db:
         stored_records.share_project(db, project.id)
@@ -368,10 +327,9 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
 
 
 def _beginning(db: Connection, project: MemberProject, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
-    """Return the positions of the segments (blocks of records) with the first `count` records of `source`.
+    """Return the positions of the segments with the first `count` records of `source`, and these records' digest.
 
-    Also return the digest of these records. If the last of the segments has more records, store a shorter segment in
-    its place.
+    If the last segment has more records, a shorter one is stored in its place.
     """
     there = places(db, source["project_id"], source["id"])
     kept, part = cut_segments(there, count, stored_records.body_of(db, project))
@@ -386,11 +344,7 @@ def _beginning(db: Connection, project: MemberProject, source: Row, count: int) 
 def _there(
     db: Connection, project: MemberProject, person: Person, wanted: Branch, *, count: int, digest: bytes
 ) -> Pushed:
-    """Return the branch or fork that an earlier, equal request created, if the answer to that request was lost.
-
-    Raises:
-        Conflict: another session has the id.
-    """
+    """Return the branch or fork that an earlier, equal request created. Raise `Conflict` if it is another session."""
     row = readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
         return Pushed(session=session_info(row), created=False, up_to_date=True)
@@ -410,9 +364,7 @@ AUDIT_PAGE = 200
 
 
 class AuditQuestion(QueryParameters):
-    """The query string of a request for audit lines: session, earliest time, only the user's own lines, the page's
-    bookmark.
-    """
+    """The query string of a request for audit lines."""
 
     session: UUID | None = None
     since: AwareDatetime | None = None
@@ -421,9 +373,7 @@ class AuditQuestion(QueryParameters):
 
 
 def audit_page(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
-    """Return a page of the audit log (who did what): the lines that the user may see and that match `asked`, newest
-    first.
-    """
+    """Return a page of the audit log (who did what) that the user may see and that matches `asked`."""
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
         " a.session_id::text AS session_id, a.details"

@@ -41,10 +41,10 @@ _DELETE_UNUSED = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = 
 
 
 def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
-    """Return those `digests` whose segments (blocks of records) are stored, so that the user need not send them.
+    """Return the `digests` whose segments (blocks of records) are stored, so that the user need not send them.
 
-    Only segments count that the user has sent, or that are in a session the user may read. The digest of another
-    user's private segment gives no access to it.
+    Only segments count that the user has sent, or that are in a session the user may read. The digest of another user's
+    private segment gives no access to it.
     """
     asked = list(dict.fromkeys(digests))
     values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
@@ -59,10 +59,7 @@ def known_segments(db: Connection, project: MemberProject, person: Person, diges
 def store_upload(  # noqa: PLR0917
     db: Connection, project: MemberProject, person: Person, digest: str, body: bytes, records: Sequence[bytes]
 ) -> None:
-    """Store a checked segment (a block of records), and record that this user has sent it.
-
-    If the user sends the segment again, only the time of the upload changes.
-    """
+    """Store a checked segment (a block of records), and record that this user has sent it now."""
     raw = sum(map(len, records)) + len(records)
     _insert(db, project.id, digest, body, records=len(records), raw=raw)
     db.execute(
@@ -73,9 +70,7 @@ def store_upload(  # noqa: PLR0917
 
 
 def store(db: Connection, project_id: int, segment: Segment) -> None:
-    """Store a segment (a block of records) that the server made, for example after the owner withdrew some of its
-    records.
-    """
+    """Store a segment (a block of records) that the server made, for example after a withdrawal."""
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
 
@@ -92,11 +87,7 @@ def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, record
 
 
 def content(db: Connection, project: MemberProject, person: Person, digest: str) -> bytes:
-    """Return the compressed bytes of a segment (a block of records) that the user may read.
-
-    Raises:
-        NotFound: the segment does not exist, or the user may not read it.
-    """
+    """Return the compressed bytes of a segment (block of records) that the user may read, or raise `NotFound`."""
     if digest not in known_segments(db, project, person, [digest]):
         raise NotFound(f"Segment not found: {digest}")
     return bodies(db, project.id, [digest])[digest]
@@ -117,10 +108,9 @@ def body_of(db: Connection, project: MemberProject) -> Callable[[SegmentPlace], 
 
 
 def lock_segments(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Lock segments (blocks of records) until the end of the transaction, so that no other transaction deletes them.
+    """Lock segments (blocks of records) against deletion until the end of the transaction.
 
-    Raises:
-        Unshareable: a segment is deleted already.
+    Raise `Unshareable` if one is deleted already.
     """
     wanted = sorted({bytes.fromhex(digest) for digest in digests})
     if len(_held(db, project_id, wanted)) < len(wanted):
@@ -136,9 +126,7 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
 
 
 def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Delete those of the given segments (blocks of records) that no session uses, and the entries of who uploaded
-    them.
-    """
+    """Delete those of the given segments (blocks of records) that no session uses, with their uploads' entries."""
     gone = [
         row["digest"]
         for row in db.execute(
@@ -152,10 +140,10 @@ def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str])
 
 
 def delete_unused_with(db: Connection, project: MemberProject, records: Container[bytes]) -> None:
-    """Delete the segments (blocks of records) that no session uses and that contain a withdrawn record.
+    """Delete the segments (blocks of records) that no session uses and that have a withdrawn record.
 
-    `records` are the digests of the records that an owner withdrew (removed). Such segments are earlier versions of a
-    session's last segment, and uploads without a later push.
+    `records` are the digests of the withdrawn records. Such segments are earlier versions of a session's last segment,
+    and uploads without a later push.
     """
     unused = [
         row["digest"].hex()
@@ -176,8 +164,8 @@ def delete_unused_with(db: Connection, project: MemberProject, records: Containe
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
     """Delete segments (blocks of records) that no session uses and that were sent more than `hours` ago.
 
-    Return the number of deleted segments. The segments are first locked. Then a second statement checks again that no
-    session uses them, since a push may have used one between the two steps.
+    Return their number. They are first locked. Then a second statement checks again that no session uses them, since a
+    push may have used one between the two steps.
     """
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
@@ -215,8 +203,7 @@ def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) 
     session of the withdrawal, and that belongs to the user, or that the user may read and has a copy of. So if a user
     pushes a copy of another user's records, and withdraws that copy, the author can still push the records.
 
-    Raises:
-        Withdrawn: a record was withdrawn.
+    Raises: Withdrawn: a record was withdrawn.
     """
     digests = list({sha256(record).digest() for record in records})
     rows = db.execute(
@@ -235,10 +222,9 @@ def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) 
 def _independently_shared(
     db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return those `digests` of withdrawn records that the user also has in an independent session.
+    """Return the `digests` of withdrawn records that are also in a session that `refuse_withdrawn` accepts.
 
-    `refuse_withdrawn` describes such sessions. `withdrawn_from` are the sessions from which the records were
-    withdrawn.
+    `withdrawn_from` are the sessions from which the records were withdrawn.
     """
     rows = db.execute(
         "SELECT DISTINCT g.digest FROM session_segments g"
@@ -256,9 +242,7 @@ def _independently_shared(
 
 
 def add_tombstones(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
-    """Store the `digests` of the records that an owner withdrew (removed) from a session, so that they cannot be
-    pushed again.
-    """
+    """Store the `digests` of withdrawn records (removed by their owner), so that they cannot be pushed again."""
     db.execute(
         "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
         " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
@@ -269,10 +253,7 @@ def add_tombstones(db: Connection, project_id: int, session_id: str, digests: It
 def store_withdrawal(
     db: Connection, project_id: int, session_id: str, edits: EditsByDigest, *, kind: str, revision: int
 ) -> None:
-    """Store a withdrawal (the removal of records by their owner) from a session, for the machines that have copies.
-
-    Each machine whose user has a copy of the session later asks for it.
-    """
+    """Store a withdrawal (the removal of records by their owner), for the machines with copies to ask for."""
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBER_LOCK,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
     db.execute(
@@ -285,10 +266,9 @@ def store_withdrawal(
 def withdrawal_of_revision(
     db: Connection, project_id: int, session_id: str, revision: int
 ) -> dict[bytes, bytes | None] | None:
-    """Return the edits of the withdrawal (removal of records by their owner) that made this revision of a session.
+    """Return the edits of the withdrawal that made this revision of a session; `None` if none did.
 
-    The edits map the digest of a record to that of its replacement, or to `None` for a removed record. If the revision
-    was not made by a withdrawal, return `None`.
+    The edits map the digest of a record to that of its replacement, or to `None` for a removed record.
     """
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
@@ -298,8 +278,7 @@ def withdrawal_of_revision(
 
 
 def edits_of(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return the edits of all withdrawals (removals of records by their owner) from a session, combined into one
-    mapping.
+    """Return the edits of all withdrawals (removals of records by their owner) from a session as one mapping.
 
     It maps the digest of a record to that of its last replacement, or to `None` if the record was removed.
     """

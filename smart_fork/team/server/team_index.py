@@ -1,5 +1,4 @@
-"""The index of a project's shared sessions in PostgreSQL, with the methods that `smart_fork.finding` needs for a
-search.
+"""The index of a project's shared sessions in PostgreSQL, with the methods that `smart_fork.finding` needs.
 
 Each answer uses only data that the user may read, also for counts and weights of words.
 """
@@ -64,9 +63,9 @@ class _SearchedRows(NamedTuple):
 class _Table(NamedTuple):
     """A database table in which words are searched: one for passages, one for whole sessions.
 
-    `function` is the SQL function that finds rows by their rarest words, and `words` the searched column. `weights`
-    are the weights of a session's parts, such as its title. `once` is the factor that converts PostgreSQL's rank of a
-    word to a number of occurrences.
+    `function` is the SQL function that finds rows by their rarest words, and `words` the searched column. `weights` are
+    the weights of a session's parts, such as its title. `once` is the factor that converts PostgreSQL's rank of a word
+    to a number of occurrences.
     """
 
     function: str
@@ -117,16 +116,14 @@ class TeamIndex:
         return known
 
     def id_of(self, row: int) -> str:
-        """Return the id of the session with this row number. `number` has assigned the row numbers."""
+        """Return the id of the session to which `number` gave this row number."""
         return self._ids[row]
 
     def session_count(self) -> int:
         return self._everything()[1]
 
     def without_vectors(self) -> int:
-        """Return how many sessions have passages without a vector of the model, so that only their words can be
-        searched.
-        """
+        """Return how many sessions have passages without a vector, so that only words can be searched."""
         row = self.db.execute(
             "SELECT count(*) AS number FROM session_words WHERE project_id = %s AND reach IN (0, %s)"
             " AND passages > 0 AND (space < %s OR space > %s)",
@@ -250,9 +247,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Read the data of terms that were not searched before: each term's database query, and how many rows contain
-        it.
-        """
+        """Read each new term's database query, and how many rows contain it."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -305,9 +300,7 @@ class TeamIndex:
         return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
 
     def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
-        """Return a weight for each term that occurs in the table: the rarer the term, the higher (inverse document
-        frequency).
-        """
+        """Return a weight for each term in the table: the rarer, the higher (inverse document frequency)."""
         self._learn(terms)
         chunks, sessions = self._everything()
         number = chunks if table == "chunks" else sessions
@@ -321,10 +314,9 @@ class TeamIndex:
     def _ranked(
         self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
     ) -> list[tuple[int, int, Sequence[float]]]:
-        """Find the rows that contain the most of the rarest terms.
+        """Find the rows that the user may read with the most of the rarest terms.
 
-        Return for each row its number, its length, and a rank for each term. The word index finds rows of all users;
-        of these, only the rows that the user may read are returned.
+        Return for each row its number, its length, and a rank for each term.
         """
         function, rows, key, kind, parts, _, words = _TABLES[table]
         rarest = self._rarest(table, known)
@@ -385,8 +377,7 @@ class TeamIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Cosines:
-    """The similarities (cosines) of passages' vectors to the question's vectors; see
-    `indexer.store.base.Similarities`.
+    """The similarities (cosines) of passages' vectors to the question's vectors.
 
     All vectors are compared, except in a large project. There, a graph (an index of near vectors) finds the nearest of
     those that all members may read.

@@ -32,7 +32,7 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 class Target:
     """A session from which a withdrawal removes records.
 
-    Its first `protected` records stay unchanged, since they belong to the parent of the session of the withdrawal.
+    Its first `protected` records stay, since they belong to the parent of the session of the withdrawal.
     """
 
     id: str
@@ -56,10 +56,9 @@ class WithdrawalWork:
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Remove or replace records of one session, and return its new state.
+        """Remove or replace records of one session, and return its new state, or `None` if it has none of them.
 
-        Return `None` if it has none of the records. `edits` maps the digest of each record to its replacement or
-        `None`. The caller must have locked the project.
+        `edits` maps the digest of each record to its replacement or `None`. The caller must have locked the project.
         """
         row = db.execute(
             "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
@@ -104,11 +103,9 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
     If a client repeats the request, nothing changes the second time.
 
-    Raises:
-        NotFound: the session cannot be read.
-        WrongVerb: the session belongs to another user, and the user does not maintain the project.
-        Conflict: the session has changed since the client planned the withdrawal.
-        Unshareable: a record is not in canonical form, or is not the session's own.
+    Raises: WrongVerb: the session belongs to another user, and the user does not maintain the project. Conflict: the
+    session has changed since the client planned the withdrawal. Unshareable: a record is not in canonical form, or is
+    not the session's own.
     """
     edits = checked(wanted)
     given = {name: value for name in EMPTY_DESCRIPTION if (value := getattr(wanted, name)) is not None}
@@ -125,12 +122,7 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
-    """Remove all records of a session except its parent's, also from all sessions made from it. Then hide the session.
-
-    Raises:
-        NotFound: the session does not exist, or may not be read.
-        WrongVerb: the session belongs to another user, and the user does not maintain the project.
-    """
+    """Hide a session, and remove all its records except its parent's, also from all sessions made from it."""
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
         work = WithdrawalWork(_project(row), session_id, "delete")
@@ -141,8 +133,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """All records that were withdrawn (removed by their owner) from one session, so that a restore can remove them
-    again.
+    """All records that their owner withdrew (removed) from one session, so that a restore can remove them again.
 
     `edits` maps their digests to the replacements, or to `None`. `hide` is true if the session was deleted.
     """
@@ -154,7 +145,7 @@ class Withdrawal:
 
 
 def withdrawals(db: Connection) -> list[Withdrawal]:
-    """Return for each session the records that were withdrawn (removed by their owner) from it.
+    """Return the withdrawn records (removed by their owner) of each session.
 
     `db` must be a connection of the tables' owner.
     """
@@ -180,8 +171,7 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 def repeat_withdrawal(db: Connection, owner: int, one: Withdrawal, where: MemberProject) -> None:
     """In a restored database, remove the records again that were withdrawn from one session.
 
-    `owner` is the number of the session's owner, and `where` its project. `db` must be a connection of the tables'
-    owner.
+    `owner` is the number of the session's owner. `db` must be a connection of the tables' owner.
     """
     work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
@@ -213,10 +203,9 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Remove or replace records of a session and of all sessions made from it.
+    """Remove or replace records of a session and of all sessions made from it. Hide a session to delete.
 
-    If the session is to be deleted, hide it. Return the digests of the records that the session had, and the number of
-    other changed sessions.
+    Return the digests of the records that the session had, and the number of other changed sessions.
     """
     stored_records.add_tombstones(db, *_ids(work), edits)
     _act_as(db, owner)
@@ -240,8 +229,8 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
     """Return the row of a session from which the user may withdraw (remove) records.
 
-    These are the user's own sessions, and for a maintainer of the project all that the user may read. With `deleted`,
-    an own session is returned even if it is hidden.
+    They are the user's own, and for a maintainer of the project all that the user may read. With `deleted`, an own
+    session may be hidden.
     """
     if deleted and (own := sessions.own(db, key, person, session_id)) is not None:
         return own
@@ -258,9 +247,9 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
 
 
 def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str, Any]) -> None:
-    """Replace the title, summary or tags of a session by those in `given`.
+    """Replace the title, summary or tags of a session, and equal ones in sessions made from it, by those in `given`.
 
-    Also replace equal texts in the sessions made from it, and titles that are its title with the suffix of a branch.
+    Titles that are its title with the suffix of a branch are replaced too.
     """
     targets = work.targets(db)
     branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
@@ -319,9 +308,7 @@ class Edited:
 
 
 def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """Check a request to withdraw (remove or replace) records, and return its edits.
-
-    They map the digest of each record to its replacement, or to `None`.
+    """Check a request to withdraw records, and return its edits: replacements or `None`, by the record's digest.
 
     Raises:
         Usage: the edits contradict each other, or do not match the sent records.
@@ -347,11 +334,10 @@ def edited_session(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """Compute the new state of a session after removing or replacing records.
+    """Compute the new state of a session after removing or replacing records; `None` if it has none of them.
 
     The first `protected` records do not change. `edits` maps the digest of each record to its replacement or `None`.
-    Segments (blocks of records) before the first changed record stay. Return `None` if the session has none of the
-    records.
+    Segments (blocks of records) before the first changed record stay.
     """
     done: set[bytes] = set()
     old: list[bytes] = []
@@ -386,10 +372,9 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Remove or replace records as `edits` says.
+    """Return the records after `edits`, and the new number of the parent's records.
 
-    Return the resulting records, and the new number of the parent's records. `first` is the number of the first of the
-    given records. Those before number `protected` do not change.
+    `first` is the number of the first of the given records. Those before number `protected` do not change.
     """
     new: list[bytes] = []
     count = base_count

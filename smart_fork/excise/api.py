@@ -1,5 +1,4 @@
-"""The names that scripts import from `smart_fork.excise`: functions that do what the commands do, with answers as JSON
-values.
+"""The names that scripts import from `smart_fork.excise`: what the commands do, with answers as JSON values.
 
 For each agent there are also a loader and a writer class, named after the agent.
 """
@@ -37,10 +36,9 @@ class Writer:
     tool: model.Tool = Session.UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
-        """Write the session's file with only these turns, and return the path of the written file.
+        """Write the session's file with only these turns, in unchanged lines, and return its path.
 
-        The lines of these turns are not changed. Only with `relink`, a turn whose parent is left out gets another
-        parent.
+        With `relink`, a turn whose parent is left out gets another parent.
 
         Raises:
             Usage: the session is another agent's, or has no path.
@@ -62,9 +60,7 @@ def writer_of(tool: model.Tool) -> type[Writer]:
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
-    """Write the session's file with only these turns, by the `Writer` of its agent. Raises the errors of
-    `Writer.write`.
-    """
+    """Write the session's file with only these turns, by the `Writer` of its agent."""
     writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 
