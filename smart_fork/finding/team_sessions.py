@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: The module that gives access to the team's server. It is only imported by this name, if it is needed.
-_DOOR = "smart_fork.team.search"
+_DOOR = "smart_fork.team.facade"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ServerState:
 class Team(Protocol):
     """The interface of the team's code, by which this package reads the sessions on the team's server.
 
-    The module `smart_fork.team.search` has these functions.
+    The module `smart_fork.team.facade` has these functions.
     """
 
     def search(self, *, wanted: bool) -> RemoteSearch:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 import orjson
+import zstandard
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
 from pydantic.dataclasses import dataclass as checked
 
@@ -139,8 +140,6 @@ def cut_segments(
 
 
 def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> Segment:
-    import zstandard
-
     raw = b"".join(record + b"\n" for record in records)
     body = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL).compress(raw)
     _check_size(len(raw), len(body))
@@ -149,8 +148,6 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
 
 def _decompressed(body: bytes) -> bytes:
     """Decompress a segment. Its announced size is checked first, and the library does not exceed it."""
-    import zstandard
-
     try:
         size = zstandard.get_frame_parameters(body).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:

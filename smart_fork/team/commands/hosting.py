@@ -9,12 +9,10 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,12 +21,11 @@ from smart_fork.agents.options import takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
+from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.system.processes import Processes
+from smart_fork.team import login
 from smart_fork.team.commands.team_group import ForceOption, SessionArgument, TeamPlace, app
 from smart_fork.team.server import ServerLocation, ServerOptions, check_installed
-
-if TYPE_CHECKING:
-    from smart_fork.team.server.backup import DatabasePlace
 
 
 @app.command("login")
@@ -37,7 +34,6 @@ def log_in(
     invite: Annotated[str | None, typer.Argument(metavar="[INVITATION]", help="It works once.")] = None,
 ) -> None:
     """Log this machine in with an invitation."""
-    from smart_fork.team import login
     from smart_fork.team.client import Client
 
     origin = login.origin_of(url)
@@ -62,7 +58,6 @@ def _asked_for() -> str:
 @takes(without=("project",))
 def log_out(place: TeamPlace) -> None:
     """Log this machine out."""
-    from smart_fork.team import login
     from smart_fork.team.client import Client
 
     account = login.logged_in_account(place.server)
@@ -92,8 +87,6 @@ NameArgument = Annotated[
 @takes(without=("server",))
 def list_aliases(place: TeamPlace) -> None:
     """List aliases. A star marks the current one."""
-    from smart_fork.sharing.tracking import ProjectFolder, Tracking
-
     tracked = Tracking(ProjectFolder.of(place.project)).read()
     if printed_as_json(tracked.as_json()):
         return
@@ -125,8 +118,6 @@ def set_alias(
 @takes(without=("server",))
 def use_alias(name: NameArgument, place: TeamPlace) -> None:
     """Make an alias the default for this project."""
-    from smart_fork.sharing.tracking import ProjectFolder, Tracking
-
     after = Tracking(ProjectFolder.of(place.project)).change(lambda tracked: tracked.with_current(name))
     if not printed_as_json({"current": after.current}):
         out.print(plain(f"{name} is current."))
@@ -136,8 +127,6 @@ def use_alias(name: NameArgument, place: TeamPlace) -> None:
 @takes(without=("server",))
 def remove_alias(name: NameArgument, place: TeamPlace) -> None:
     """Remove an alias. The session stays."""
-    from smart_fork.sharing.tracking import ProjectFolder, Tracking
-
     Tracking(ProjectFolder.of(place.project)).change(lambda tracked: tracked.without(name))
     if not printed_as_json({"removed": name}):
         out.print(plain(f"{name} is no longer an alias."))
@@ -272,25 +261,21 @@ def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
     On the server's own machine, the request goes directly to the database. From other machines, it goes to the server
     with the user's token.
     """
-    from smart_fork.team import login
-    from smart_fork.team.client import Client
-    from smart_fork.team.wire import Administer
+    from smart_fork.team import client, wire
 
     try:
-        wanted = Administer.model_validate(asked)
+        wanted = wire.Administer.model_validate(asked)
     except ValueError as error:
         raise Usage("This is not a token number.") from error
     dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
     here = where.data or dsn or (where.server is None and (ServerLocation().folder.exists() or not login.has_login()))
     if here:
         check_installed(embedded=False)
-        from smart_fork.team.server.app import carry_out
-        from smart_fork.team.server.database import owner_transaction
+        from smart_fork.team.server.app import carry_out_locally
 
-        with owner_transaction(where.folder, dsn) as db:
-            return carry_out(db, wanted)
-    with Client(login.logged_in_account(where.server)) as client:
-        return client.administer(wanted)
+        return carry_out_locally(where.folder, dsn, wanted)
+    with client.Client(login.logged_in_account(where.server)) as connection:
+        return connection.administer(wanted)
 
 
 def _print_invitation(told: dict[str, Any]) -> None:
@@ -319,10 +304,11 @@ def backup(
     where: ServerLocation,
 ) -> None:
     """Back up the server's database while it runs."""
-    with _found(where) as place:
-        from smart_fork.team.server.backup import backup as write
+    check_installed(embedded=True)
+    from smart_fork.team.server import backup as backups
 
-        done = write(place, folder, now=datetime.now(UTC), days=days)
+    with backups.opened(where.folder, _dsn_of(where)) as place:
+        done = backups.backup(place, folder, now=datetime.now(UTC), days=days)
     if wants_json():
         removed = [str(one) for one in done.removed]
         until = done.until.isoformat(timespec="seconds")
@@ -347,33 +333,15 @@ def restore(
     """Restore a backup. Stop the server first."""
     if not file.is_file():  # before a database is made for it
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
-    with _found(where, run_as=run_as, stopped=True) as place:
-        from smart_fork.team.server.backup import restore as put
+    check_installed(embedded=True)
+    from smart_fork.team.server import backup as backups
 
-        done = put(place, file)
+    with backups.opened(where.folder, _dsn_of(where), run_as=run_as, stopped=True) as place:
+        done = backups.restore(place, file)
     if printed_as_json({"path": str(file), "withdrawals": done}):
         return
     say(f"{file} restored; {done} withdrawals applied again. Start the server: smart-fork team serve")
 
 
-@contextmanager
-def _found(where: ServerLocation, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
-    """Yield the address of the server's database, and its PostgreSQL programs.
-
-    With `stopped`, the team server must not run. The database's PostgreSQL then runs only during this context.
-    """
-    dsn = where.dsn or Setting.TEAM_DSN.text() or None
-    check_installed(embedded=True)
-    from smart_fork.team.server.backup import DatabasePlace
-    from smart_fork.team.server.database import owner_conninfo, owner_transaction
-    from smart_fork.team.server.postgres_process import OWNER, Cluster, SystemUser, programs
-
-    folder = where.folder
-    if dsn is not None or not stopped:
-        if not stopped:
-            with owner_transaction(folder, dsn):
-                pass  # whoever does not answer says so here
-        yield DatabasePlace(dsn or owner_conninfo(folder), programs())
-        return
-    with Cluster(folder, SystemUser.named(run_as), programs()).running() as running:
-        yield DatabasePlace(running.conninfo(OWNER), programs())
+def _dsn_of(where: ServerLocation) -> str | None:
+    return where.dsn or Setting.TEAM_DSN.text() or None

@@ -39,7 +39,7 @@ def find(*, asked: FindRequest, place: TeamPlace) -> None:
 
 def find_shared(request: FindRequest, place: TeamPlace) -> None:
     """Search the team's sessions and print the results. Exit with 3 if there are no results."""
-    from smart_fork.team.search import find_in_team
+    from smart_fork.team.facade import find_in_team
 
     found = find_in_team(request, server=place.server, project=place.project)
     if not printed_as_json(found):
@@ -179,11 +179,11 @@ def diff(
 @app.command("status")
 def status(place: TeamPlace) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
-    from smart_fork.team.search import JOBS_HINT, failed_jobs, jobs_in_words
-    from smart_fork.team.shared_sessions import status as states
+    from smart_fork.team import facade, shared_sessions
 
     with place.opened(ask=True) as where:
-        found, failed = states(where), failed_jobs(where.client) if where.away is None else None
+        found = shared_sessions.status(where)
+        failed = facade.failed_jobs(where.client) if where.away is None else None
         if wants_json():
             told = {} if failed is None else {"failed_jobs": json_of(failed)}
             told |= {} if where.away is None else {"server_error": where.away.message}
@@ -199,7 +199,7 @@ def status(place: TeamPlace) -> None:
         say(f"{where.away.message} This list is from the last push or pull. It may be out of date.")
         say(where.away.hint)
     if failed:
-        say(f"{jobs_in_words(failed)} {JOBS_HINT}")
+        say(f"{facade.jobs_in_words(failed)} {facade.JOBS_HINT}")
     if not found:
         say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` starts it.")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import Parameter
@@ -13,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexer.errors import joined
 from indexer.lazy import dataclass
 from indexer.project import resolve
-from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import said, takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_signature
-from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
+from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
+from smart_fork.cli.start_agents import resume_log
 from smart_fork.errors import Usage
 from smart_fork.team import PullOptions, PushRequest, SharedDescription
 from smart_fork.team.commands import team_group
@@ -30,10 +28,8 @@ from smart_fork.team.commands.team_group import app
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
     from smart_fork.sharing.withdrawal import AppliedWithdrawals
-    from smart_fork.team.branch import TeamBranchRequest
+    from smart_fork.team.branch import BranchVerb
     from smart_fork.team.project import Shared, TeamProject
-    from smart_fork.team.push import NotPushed, Planned
-    from smart_fork.team.push_plan import Plan
     from smart_fork.team.withdraw import WithdrawalResult
 
 
@@ -77,161 +73,18 @@ def push(
     place: team_group.TeamPlace,
 ) -> None:
     """Share sessions, masked and after a preview."""
+    from smart_fork.team.commands import pushing
+
     named = sessions or []
     asked = replace(request, reference=named[0] if named else None, platforms=tuple(platforms))
     if all_of_project and named:
         raise Usage("--all takes no session", "Name sessions, or give --all.")
     with place.current() as where:
         if all_of_project or len(named) > 1:
-            wanted = Several(where, asked, named, every=all_of_project)
+            wanted = pushing.SeveralPushes(where, asked, named, every=all_of_project)
             wanted.show() if dry_run else wanted.push(yes=yes)
         else:
-            _push_one(where, asked, yes=yes, dry_run=dry_run)
-
-
-def _push_one(where: TeamProject, asked: PushRequest, *, yes: bool, dry_run: bool) -> None:
-    from smart_fork.team.push import send
-    from smart_fork.team.push_plan import plan
-
-    made = plan(where, asked)
-    if dry_run:
-        _print_plan(where, made)
-        return
-    if not _agreed(where, made, yes=yes):
-        _end_unsent()
-    team_group.print_shared(send(where, made))
-
-
-class Several:
-    """A push of several sessions, which the user sees as a preview before they are sent."""
-
-    def __init__(self, where: TeamProject, asked: PushRequest, named: list[str], *, every: bool) -> None:
-        from smart_fork.team.push import project_logs
-
-        for option, text in (("--title", asked.title), ("--summary", asked.summary)):
-            if text is not None:
-                raise Usage(f"{option} is for one session", f"Push it alone: smart-fork team push ID {option} …")
-        self._where, self._every = where, every
-        self._sessions = project_logs(where, asked.platforms) if every else tuple(named)
-        self._asked = replace(asked, platforms=()) if every else asked
-
-    def show(self) -> None:
-        """Print the preview of all sessions. Exit with 1 if one of the sessions cannot be sent."""
-        planned, refused = self._look()
-        if wants_json():
-            shown = [{"session": one.session, **one.preview.as_json()} for one in planned]
-            print_json({"verb": "push", "dry_run": True, "count": len(shown), "sessions": shown} | _refused(refused))
-        else:
-            for line in self._lines(planned, refused):
-                out.print(plain(line))
-        _exit(refused)
-
-    def push(self, *, yes: bool) -> None:
-        """Ask the user once, then send all sessions. With `yes`, do not ask. Exit with 1 if a session was not sent."""
-        from smart_fork.team.push import NotPushed, push_each
-
-        sessions: Iterable[str | Planned] = self._sessions
-        refused: list[NotPushed] = []
-        if not yes:
-            planned, refused = self._look()
-            for line in self._lines(planned, refused):
-                say(line)
-            if not all(team_group.agreed(question, yes=False) for question in _questions(planned)):
-                _end_unsent()
-            sessions = planned
-        done: list[Shared] = []
-        for one in push_each(self._where, self._asked, sessions, every=self._every):
-            if isinstance(one, NotPushed):
-                refused.append(one)
-            else:
-                done.append(one)
-                if not wants_json():
-                    team_group.print_shared(one)
-        if wants_json():
-            print_json({"verb": "push", "count": len(done), "pushes": json_of(tuple(done))} | _refused(refused))
-        else:
-            for line in _why(refused):
-                say(line)
-            if not done:
-                say("Nothing was sent.")
-        _exit(refused)
-
-    def _look(self) -> tuple[list[Planned], list[NotPushed]]:
-        from smart_fork.team.push import NotPushed, Planned, preview_each
-
-        found = list(preview_each(self._where, self._asked, self._sessions, every=self._every))
-        return [one for one in found if isinstance(one, Planned)], [one for one in found if isinstance(one, NotPushed)]
-
-    def _lines(self, planned: list[Planned], refused: list[NotPushed]) -> Iterable[str]:
-        yield f"{_sessions(len(planned))} to {self._where.key} on {self._where.server}"
-        for one in planned:
-            yield f"  {one.preview.line()}"
-        yield from _why(refused)
-
-
-def _questions(planned: list[Planned]) -> Iterable[str]:
-    from smart_fork.team.push_plan import PUBLISH_QUESTION
-
-    if planned:
-        yield f"Send {'it' if len(planned) == 1 else f'these {len(planned)}'}?"
-    if any(PUBLISH_QUESTION in one.preview.questions() for one in planned):
-        yield f"Some were private before. {PUBLISH_QUESTION.partition('. ')[2]}"
-
-
-def _sessions(number: int) -> str:
-    return f"{number} session{'s' * (number != 1)}"
-
-
-def _why(refused: list[NotPushed]) -> Iterable[str]:
-    """Yield a line for each session that was not pushed, with the reason and the user's next step.
-
-    For skipped sessions, which had nothing to send, yield only their number for each reason.
-    """
-    for one in refused:
-        if not one.skipped:
-            yield joined(f"Not sent: {one.session}: {one.error}", one.hint)
-    nothing = {"nothing_to_push": "It has no answer and no tool result yet."}
-    skipped = Counter(nothing.get(one.code, one.error) for one in refused if one.skipped)
-    for reason, number in skipped.items():
-        yield f"Skipped: {_sessions(number)}: {reason}"
-
-
-def _refused(refused: list[NotPushed]) -> dict[str, Any]:
-    return {
-        "failed": json_of(tuple(one for one in refused if not one.skipped)),
-        "skipped": json_of(tuple(one for one in refused if one.skipped)),
-    }
-
-
-def _exit(refused: list[NotPushed]) -> None:
-    if any(not one.skipped for one in refused):
-        raise typer.Exit(1)
-
-
-def _end_unsent() -> None:
-    say("Nothing was sent.")
-    raise typer.Abort
-
-
-def _agreed(where: TeamProject, made: Plan, *, yes: bool) -> bool:
-    if yes:
-        return True
-    shown = made.preview(where)
-    questions = shown.questions()
-    for line in shown.lines() if questions else ():
-        say(line)
-    return all(team_group.agreed(question, yes=False) for question in questions)
-
-
-def _print_plan(where: TeamProject, made: Plan) -> None:
-    shown = made.preview(where)
-    if wants_json():
-        session_id = made.alias.session_id if made.alias else None
-        about = {"verb": "push", "dry_run": True, "session_id": session_id, "alias": made.name or None}
-        print_json(about | shown.as_json())
-        return
-    for line in shown.lines():
-        out.print(plain(line))
+            pushing.push_one(where, asked, yes=yes, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +94,6 @@ class BranchPart:
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
-
-    def asked(self, described: SharedDescription) -> TeamBranchRequest:
-        """Return a request to branch, made from these options and the description `described`."""
-        from smart_fork.team.branch import TeamBranchRequest
-
-        at = team_group.number_of(self.at)
-        return TeamBranchRequest(description=described.checked(), at=at, local=self.local, pull=self.pull)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +136,7 @@ def branch(
     place: team_group.TeamPlace,
 ) -> None:
     """Branch one of your own shared sessions."""
-    from smart_fork.team.branch import branch as make
-
-    asked = part.asked(described)
-    with _opened(place, copy, ask=part.local) as where:
-        done = make(where, "branch", session, asked, copy)
-    _finish(done, copy)
+    _branch("branch", session, part, described, copy, place, ask=part.local)
 
 
 @app.command("fork")
@@ -310,11 +151,19 @@ def fork(
     place: team_group.TeamPlace,
 ) -> None:
     """Fork a teammate's public session."""
-    from smart_fork.team.branch import branch as make
+    _branch("fork", session, part, described, replace(copy, force=force), place)
 
-    asked = part.asked(described)
-    with _opened(place, copy) as where:
-        done = make(where, "fork", session, asked, replace(copy, force=force))
+
+def _branch(  # noqa: PLR0917 - the parts of a command
+    verb: BranchVerb, session: str | None, part: BranchPart, described: SharedDescription, copy: CopyOptions,
+    place: team_group.TeamPlace, *, ask: bool = False,
+) -> None:  # fmt: skip
+    from smart_fork.team.branch import TeamBranchRequest, branch
+
+    at = team_group.number_of(part.at)
+    asked = TeamBranchRequest(description=described.checked(), at=at, local=part.local, pull=part.pull)
+    with _opened(place, copy, ask=ask) as where:
+        done = branch(where, verb, session, asked, copy)
     _finish(done, copy)
 
 
@@ -336,8 +185,6 @@ def _finish(done: Shared, copy: CopyOptions) -> None:
     if not (resumed and wants_json()):
         team_group.print_shared(done)
     if resumed:
-        from smart_fork.cli.start_agents import resume_log
-
         resume_log(done.files[0], done.agent, done.as_json())
 
 

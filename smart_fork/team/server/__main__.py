@@ -20,9 +20,10 @@ from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import nonblocking_stderr
 from smart_fork.team.server import ServerOptions, data_folder, listening_sockets, public_url
+from smart_fork.team.server.database import POOL_CONNECTIONS, embedded, external_database, roles_of
+from smart_fork.team.server.metrics import counted_together
 from smart_fork.team.server.postgres_process import Programs, SystemUser, programs
-
-#: Where a password need not be seen by everybody who lists processes.
+from smart_fork.team.server.processes import ServerProcesses, ServerTask
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,6 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
         Usage: an option is not acceptable.
         ProgramFailed: a part of the server could not be started.
     """
-    from smart_fork.team.server.database import POOL_CONNECTIONS, embedded, external_database, roles_of
-    from smart_fork.team.server.metrics import counted_together
-    from smart_fork.team.server.processes import ServerProcesses, ServerTask
-
     if options.read_dsn is not None and options.dsn is None:
         raise Usage("--read-dsn needs --dsn.", "The server's own PostgreSQL has no replica.")
     found = Programs.at(options.programs) if options.programs else None

@@ -6,6 +6,7 @@ A request about a project has its key in the path. A request about a session has
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -23,7 +24,7 @@ from smart_fork.team import wire
 from smart_fork.team.records import unpack
 from smart_fork.team.server import auth, endpoints, jobs, metrics, push, sessions, stored_records, withdrawal
 from smart_fork.team.server.auth import Person
-from smart_fork.team.server.database import FORM, Connection
+from smart_fork.team.server.database import FORM, Connection, owner_transaction
 from smart_fork.team.server.endpoints import Endpoint, ServerContext, asked, asked_project, project_key, session_id
 from smart_fork.team.server.search import answer_search
 from smart_fork.team.server.sessions import MAX_COMMIT_BYTES, QueryParameters
@@ -247,6 +248,12 @@ def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = N
             about.pop("role", None)
         sessions.add_audit_line(db, person, f"admin_{wanted.verb}", None, None, **about)
     return told
+
+
+def carry_out_locally(folder: Path, dsn: str | None, wanted: wire.Administer) -> AdminAnswer:
+    """Carry out an admin request in the database `dsn`, or in that of the server that runs in `folder`."""
+    with owner_transaction(folder, dsn) as db:
+        return carry_out(db, wanted)
 
 
 def _member(db: Connection, wanted: wire.Administer) -> AdminAnswer:

@@ -11,6 +11,8 @@ import re
 import secrets
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,8 +28,8 @@ from indexer.safe_files import remove
 from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.team.server import stored_records, withdrawal
 from smart_fork.team.server.auth import MemberProject
-from smart_fork.team.server.database import create
-from smart_fork.team.server.postgres_process import APP, Programs
+from smart_fork.team.server.database import create, owner_conninfo, owner_transaction
+from smart_fork.team.server.postgres_process import APP, OWNER, Cluster, Programs, SystemUser, programs
 from smart_fork.team.server.withdrawal import Withdrawal
 
 DEFAULT_DAYS = 30
@@ -62,6 +64,24 @@ class DatabasePlace:
     def name(self) -> str:
         """The name of the database in PostgreSQL."""
         return str(conninfo_to_dict(self.conninfo)["dbname"])
+
+
+@contextmanager
+def opened(
+    folder: Path, dsn: str | None, *, run_as: str | None = None, stopped: bool = False
+) -> Iterator[DatabasePlace]:
+    """Yield the database `dsn`, or the one of the team server in `folder`, with its PostgreSQL programs.
+
+    With `stopped`, the team server must not run. The database's PostgreSQL then runs only during this context.
+    """
+    if dsn is not None or not stopped:
+        if not stopped:
+            with owner_transaction(folder, dsn):
+                pass  # whoever does not answer says so here
+        yield DatabasePlace(dsn or owner_conninfo(folder), programs())
+        return
+    with Cluster(folder, SystemUser.named(run_as), programs()).running() as running:
+        yield DatabasePlace(running.conninfo(OWNER), programs())
 
 
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:

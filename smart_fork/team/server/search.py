@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
 from pgvector import HalfVector
 from psycopg.types.json import Jsonb
 
+from indexer.arrays import np
 from indexer.default_embedder import LightEmbedder
 from indexer.embedder import Embedder, ModelUnavailableError, packaged_model
 from indexer.export import Chunk, PieceRole
@@ -34,10 +35,6 @@ from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
 from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex, search_words
 from smart_fork.team.wire import Vectors
-
-if TYPE_CHECKING:
-    from indexer.default_embedder import LightEmbedder
-
 
 #: The user number of the indexing job. It may see all users' searchable text, but no sessions.
 INDEXER_USER = -1
@@ -117,8 +114,6 @@ def store_offered_vectors(db: Connection, person: Person, project_id: int, sessi
     size = 2 * known.dimensions
     if any(len(one.e) != size for one in given.vectors):
         raise Unshareable(f"A vector of that space has {size} bytes.")
-    from indexer.arrays import np
-
     vectors = [np.frombuffer(one.e, np.float16) for one in given.vectors]
     if not all(np.isfinite(vector).all() for vector in vectors):
         raise Unshareable("A vector has a number that is not finite.")
@@ -350,8 +345,6 @@ def _count(db: Connection, here: _IndexedSession, chunks: Sequence[int]) -> None
 
 
 def _cosine(one: HalfVector, vector: Any) -> float:
-    from indexer.arrays import np
-
     given = one.to_numpy().astype(np.float32)
     length = float(np.linalg.norm(given) * np.linalg.norm(vector))
     return float(given @ vector) / length if length else 0.0
@@ -394,8 +387,6 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
     """Return the question's vectors, from the client if made with the server's model; `None` without a model."""
-    from indexer.arrays import np
-
     if known is None:
         return None
     size = 2 * int(known.rpartition("/")[2])

@@ -16,6 +16,7 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.rows import DictRow
 
+from indexer.arrays import np
 from indexer.default_embedder import DIMENSIONS
 from indexer.outcome import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable, bigrams
@@ -193,8 +194,6 @@ class TeamIndex:
         return int(key) if table == "chunks" else self.number(key)
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        from indexer.arrays import np
-
         if not questions or not scope.parts or self.space is None:
             return _Cosines(self, ())
         return _Cosines(self, tuple(HalfVector(np.frombuffer(one, np.float32)) for one in questions))

@@ -124,7 +124,7 @@ def said_in(folder):
 @pytest.fixture
 def packaged(installed, monkeypatch):
     """PostgreSQL's programs in a folder that the database's user can read."""
-    monkeypatch.setattr("smart_fork.team.server.postgres_process.programs", lambda: installed)
+    monkeypatch.setattr("smart_fork.team.server.backup.programs", lambda: installed)
     return installed
 
 

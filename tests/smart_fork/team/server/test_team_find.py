@@ -19,10 +19,10 @@ from smart_fork.finding.search import Meaning
 from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client
-from smart_fork.team import search as team_find
+from smart_fork.team import facade
 from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.records import hash_of
-from smart_fork.team.search import TeamSearch
+from smart_fork.team.facade import TeamSearch
 from smart_fork.team.server import search as server_search
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
@@ -39,7 +39,7 @@ def asked_of(directory):
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)  # however busy the machine is
+    monkeypatch.setattr(facade, "VECTOR_SECONDS", 60.0)  # however busy the machine is
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(share
 @pytest.mark.parametrize("patience", thorough_except_first([None, 0.0]))
 def test_a_question_without_vectors_is_compared_by_those_that_the_server_makes(shared, bob, monkeypatch, patience):
     if patience is None:
-        monkeypatch.setattr(team_find, "vector_space", lambda *_: "another/384")
+        monkeypatch.setattr(facade, "vector_space", lambda *_: "another/384")
     else:
-        monkeypatch.setattr(team_find, "VECTOR_SECONDS", patience)
+        monkeypatch.setattr(facade, "VECTOR_SECONDS", patience)
 
     best = bob.do("find", QUESTION, "--team", "--json").json["results"][0]
 

@@ -21,7 +21,7 @@ from smart_fork.cli.service.app import Entrance
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
-from smart_fork.team import search as team_find
+from smart_fork.team import facade
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.asking import opened
 from tests.smart_fork.team.server.machines import serving
@@ -35,7 +35,7 @@ SAID = (INVOICES[0], HOSTILE, *UPLOADER, "and the docs", "Done.")
 @pytest.fixture
 def hers(alice, team, monkeypatch):
     """A session of Alice that all members of the project may read and find."""
-    monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
+    monkeypatch.setattr(facade, "VECTOR_SECONDS", 60.0)
     log = alice.world.claude(alice.repository, *SAID)
     edit(alice.world.log_of(log), f"{alice.repository}/docs.md")
     think(alice.world.log_of(log))
