@@ -351,11 +351,6 @@ def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
     return Descent(below, unclear, beside, found.ancestors, found.without_log)
 
 
-def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Return the sessions made from the session of a log, which may be deleted. See `derived_from`."""
-    return derived_from(Transcript(agent, path, READERS[agent].id_of(path), ()), keys)
-
-
 def other_files(session: Transcript) -> list[Path]:
     """Return the session's other files, which hold rewound records (turns that the user has undone)."""
     own = AGENTS.find_cutter(session.tool)

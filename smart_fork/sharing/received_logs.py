@@ -124,15 +124,11 @@ class ReceivedLog:
 
     def store_pending(self, edits: Edits) -> None:
         """Store `edits` of records, besides earlier pending ones, to make them in the log later."""
-        known = set(self.digests)
-        said = {old: new and new.decode() for old, new in self.with_edits(edits).items() if old in known}
+        known, merged = set(self.digests), {**combined(self.pending_edits(), edits), **edits}
+        said = {old: new and new.decode() for old, new in merged.items() if old in known}
         state.change(
             "UPDATE pulled SET edits = ?, count_before = NULL WHERE id = ?", orjson.dumps(said).decode(), self.id
         )
-
-    def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
-        """Return the log's pending edits (not made yet), combined with new `edits`."""
-        return {**combined(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
         """Return the number of records that the log had before its pending edits.

@@ -299,7 +299,7 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
     Raises: ForkRefused: a log made of it cannot be cut now, and was added to `put_off`.
     """
-    whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
+    whole = _whole(one)
     descent = transcript.derived_from(whole, way.lost.keys)
     behind: dict[Path, str] = {}
     others = (
@@ -325,6 +325,11 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
     if behind:
         put_off |= behind
         raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")
+
+
+def _whole(one: ReceivedLog) -> Transcript:
+    """Return the transcript of a log without its turns. The log may be deleted."""
+    return Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
 
 
 def _is_author(edits: Edits) -> bool:
@@ -413,7 +418,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each log with withdrawn text of which the log at `path` was made, or itself, with what to do."""
     for one in received_logs.with_pending_edits():
-        if path in {one.path, *(other.path for other in transcript.derived_from_log(one.agent, one.path).logs)}:
+        if path in {one.path, *(other.path for other in transcript.derived_from(_whole(one)).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
             yield str(one.path), f"Withdrawn text is still in it. {again}"
 

@@ -213,8 +213,6 @@ class TeamSearch:
     With `wanted`, a project without a team is an error. The search waits at most `seconds` for the server.
     """
 
-    server: str | None = None
-    project: str | None = None
     wanted: bool = False
     seconds: float = field(default_factory=lambda: client.QUICK_SECONDS)
     _asked: tuple[object, ...] = ()
@@ -260,7 +258,7 @@ class TeamSearch:
 
     def _ask(self, query: Query, meaning: Meaning) -> None:
         try:
-            with opened(self.server, self.project, directory=query.directory) as where:
+            with opened(directory=query.directory) as where:
                 self._origin = where.server
                 if client.is_unavailable(where.server):
                     self._said = RemoteAnswer(error=client.ASKED_LATER)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from indexer.project import project_of, resolve
 from indexer.values import Value, rare
@@ -31,16 +31,12 @@ from smart_fork.errors import (
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import url_of
 from smart_fork.sharing.outgoing import SentBefore
-from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
 from smart_fork.team.records import unpack
 from smart_fork.team.wire import NOT_FOUND_HINT, SessionInfo, SessionRead
-
-if TYPE_CHECKING:
-    from smart_fork.sharing.tracking import Tracked
-
 
 Verb = Literal["push", "pull", "branch", "fork"]
 
@@ -137,7 +133,7 @@ class TeamProject:
                 "Which session?", "Name it: `smart-fork team list` lists them. This project has no current alias."
             )
         text = last_part(reference).lower()
-        if is_id(text):
+        if _ID.fullmatch(text):
             return text
         if ID_BEGINNING.fullmatch(text) is None:
             raise session_not_found(reference)
@@ -260,11 +256,6 @@ def new_id() -> str:
     value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
     return str(uuid.UUID(int=value))
-
-
-def is_id(text: str) -> bool:
-    """Return True if the text is a complete session id."""
-    return _ID.fullmatch(text) is not None
 
 
 def last_part(reference: str) -> str:

@@ -202,7 +202,7 @@ def privacy(
     place: team_group.TeamPlace,
 ) -> None:
     """Make a shared session public or private."""
-    from smart_fork.team.withdraw import change_visibility as change
+    from smart_fork.team.wire import SessionChange
 
     wanted = described.visibility
     if wanted is None:
@@ -212,7 +212,7 @@ def privacy(
     ):
         raise typer.Abort
     with place.current() as where:
-        info = change(where, session, wanted)
+        info = where.client.change(where.key, where.session_id_of(session), SessionChange(visibility=wanted))
     if not printed_as_json({"session_id": info.id, "visibility": info.visibility}):
         out.print(plain(f"{info.id} is {info.visibility}."))
 

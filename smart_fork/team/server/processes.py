@@ -31,10 +31,11 @@ from uvicorn.supervisors import Multiprocess
 from indexer.embedder import ModelUnavailableError
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.http_limits import Connection
-from smart_fork.team.server.database import Database
+from smart_fork.team.server import BACKLOG, ServerOptions
+from smart_fork.team.server.database import Database, Roles
 from smart_fork.team.server.endpoints import ServerContext
 from smart_fork.team.server.metrics import disk_warning, requests
-from smart_fork.team.server.postgres_process import JOBS
+from smart_fork.team.server.postgres_process import JOBS, Cluster
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -42,15 +43,11 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from smart_fork.team.server import ServerOptions
-    from smart_fork.team.server.database import Roles
-    from smart_fork.team.server.postgres_process import Cluster
 
 #: Seconds that a stopping server waits for running requests and for a running job.
 GRACE_SECONDS = 10
 #: Seconds after which a worker is restarted if it has not started, or does not answer its supervisor.
 SECONDS_TO_BEGIN, SECONDS_TO_ANSWER = 120.0, 60
-BACKLOG = 512
 #: Packages that are imported before the process gives up root's rights: it may not be able to read them afterwards.
 _PACKAGES = (
     "smart_fork.team.server",
