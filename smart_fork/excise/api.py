@@ -60,7 +60,9 @@ def writer_of(tool: model.Tool) -> type[Writer]:
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
-    """Write the session's file with only these turns, by the `Writer` of its agent."""
+    """Write the session's file with only these turns. With `relink`, a turn gets another parent if its own is
+    left out.
+    """
     writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 

@@ -108,7 +108,7 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
 
 
 def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
-    """Return a warning for each tool call whose result was cut. `cut` has the ids of such calls.
+    """Return a warning for each tool call that lost its result by a cut. `cut` has the ids of such calls.
 
     Other calls without a result get no warning: agents leave such calls themselves.
     """
@@ -122,7 +122,7 @@ def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[Cut
 
 
 def broken_links(session: Transcript) -> list[CutWarning]:
-    """Return a warning for each turn whose parent turn is not in the session's file."""
+    """Return a warning for each turn that names a parent turn outside the session's file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
     return [
         CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
@@ -161,7 +161,7 @@ class CutPlan:
     def of(cls, session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Self:
         """Plan to cut the turns with the ids in `to_cut`.
 
-        With `relink`, a turn whose parent is cut gets the nearest remaining turn above as its parent.
+        With `relink`, a turn below a cut parent gets the nearest remaining turn above as its parent.
         """
         turns = session.turns
         seeds = frozenset(to_cut) & {turn.id for turn in turns}
@@ -307,7 +307,7 @@ def _mask(
     """Mask the secrets in a session's lines: in the turns of `among`, or in all turns if it is `None`.
 
     `before` has, by position, lines that the plan rewrites anyway. Return the masked lines by position, the number of
-    secrets of each kind, and the ids of turns to cut instead, since they have nothing but signed thinking.
+    secrets of each kind, and the ids of turns to cut instead. They have nothing but signed thinking.
     """
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()

@@ -387,7 +387,7 @@ def branch(
 ) -> Trimmed:  # fmt: skip
     """Write a copy of a session without the named turns, with a new id, where its agent finds it.
 
-    With `secrets`, the secrets in the named turns are masked instead, or in all turns if none is named.
+    With `secrets`, mask the secrets in the named turns instead, or in all turns if no turn is named.
 
     Raises:
         Usage, NotFound: something in the request is not acceptable.

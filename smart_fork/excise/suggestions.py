@@ -70,7 +70,7 @@ def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest long tool outputs of whose names (of files or functions) no later turn mentions any."""
+    """Suggest long tool outputs if no later turn mentions a name (of a file or function) in them."""
     mentioned: set[str] = set()
     for turn in reversed(session.turns):
         if turn.is_parents:

@@ -161,10 +161,8 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
 def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
     """Return the log to cut of a session's logs: one that was cut before, or else the longest.
 
-    A cut log may be shorter than its copies that were not cut.
-
-    Raises: ForkRefused: the session was continued in several logs. `smart-fork show` counts the messages of all of
-    them.
+    A cut log may be shorter than its copies that were not cut. Raise `ForkRefused` if the session was continued in
+    several logs. `smart-fork show` counts the messages of all of them.
     """
     logs = READERS[found.agent].locate(found.session_id)
     if len(logs) < 2:
@@ -430,7 +428,9 @@ def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[s
 def remove_own_files(agent: AgentName, session_id: str) -> None:
     """Delete a session's export (a Markdown file), kept copy and index rows, before its log is deleted.
 
-    Raises: IndexBusyError: another process is indexing for too long. IndexUnavailable: the index cannot be opened.
+    Raises:
+        IndexBusyError: another process is indexing for too long.
+        IndexUnavailable: the index cannot be opened.
     """
     export_path(agent, session_id).unlink(missing_ok=True)
     kept_logs.remove(agent, session_id)

@@ -319,7 +319,7 @@ def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
 
 
 class _CopySearch:
-    """A search for cut words (`gone`), keys of cut records (`cut`) and cut secrets in sessions made from one.
+    """A search for cut words (`gone`), keys of cut records (`cut`) and cut secrets in copies of the `session`.
 
     `asides` lists the secrets found in lines that are not messages.
     """

@@ -202,9 +202,8 @@ def arrived(
 ) -> Iterator[ReceivedSession]:
     """Yield a session read from received records: from a temporary log, by the agent's own reader.
 
-    `others` is True if the records are another person's. With `keep_raw` the turns have their raw records.
-
-    Raises: Unshareable: the records are not a conversation.
+    `others` is True if the records are another person's. With `keep_raw` the turns have their raw records. Raise
+    `Unshareable` if the records are not a conversation.
     """
     forms, lost = AGENTS.forms_of(agent), Counter[str]()
     sources: list[int] = []  # of each record that is written, which of those that came it is
@@ -251,8 +250,10 @@ def write_local(
     another person's: thoughts in them are tied to that person's account and dropped. With `platform`, the session is
     converted for that agent.
 
-    Raises: Unshareable: the records are not a conversation. ForkRefused: no pair of the records is complete. OSError:
-    the session cannot be written.
+    Raises:
+        Unshareable: the records are not a conversation.
+        ForkRefused: no pair of the records is complete.
+        OSError: the session cannot be written.
     """
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)

@@ -156,9 +156,8 @@ def write_again(
     """Erase the text that a log loses from smart-fork's own files, then call `write` to write the log.
 
     `said` are the log's texts before the loss, and `left` those after it. If `left` is `None`, the log is deleted with
-    all of smart-fork's files about it. `beside` maps other files of the session to their new contents.
-
-    Raises: ForkRefused: an agent has the log open.
+    all of smart-fork's files about it. `beside` maps other files of the session to their new contents. Raise
+    `ForkRefused` if an agent has the log open.
     """
     agent, path = session.tool, session.source_path
     ids = {session.session_id, READERS[agent].id_of(path)}

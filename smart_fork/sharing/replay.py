@@ -40,7 +40,8 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 def read_back(agent: str, records: Sequence[bytes]) -> Session:
     """Return the session that the agent's reader finds in canonical records, written to a temporary log.
 
-    Raises: Unshareable: a record has fields that are not shared, or reads back differently. The message has its number.
+    Raise `Unshareable` if a record has fields that are not shared, or reads back differently. The message has its
+    number.
     """
     with replayed(agent, records) as session:
         return session

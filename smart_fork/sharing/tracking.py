@@ -53,8 +53,9 @@ class ProjectFolder:
     def of(cls, project: str | None = None, directory: Path | None = None) -> ProjectFolder:
         """Find the project that `project` names by a directory or key, or else the one of `directory`.
 
-        Raises: Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key. NotFound: the
-        directory does not exist.
+        Raises:
+            Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key.
+            NotFound: the directory does not exist.
         """
         here = resolve(directory or Path.cwd())
         if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
@@ -355,7 +356,7 @@ def timestamp() -> str:
 
 
 def check_written(directory: Path) -> None:
-    """Refuse a directory whose name is not UTF-8: neither agents' logs nor smart-fork's files can contain it."""
+    """Refuse a directory name that is not UTF-8: neither agents' logs nor smart-fork's files can contain it."""
     try:
         str(directory).encode()
     except UnicodeEncodeError:

@@ -170,9 +170,8 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
     """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if it is deleted.
 
     Changed logs that were made of it are added to `changed`. Those that cannot be changed now are added to `put_off`,
-    with the reason.
-
-    Raises: ForkRefused: a log made of it cannot be changed now, or its messages are not known in a hand-over.
+    with the reason. Raise `ForkRefused` if a log made of it cannot be changed now, or its messages are not known in a
+    hand-over.
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
@@ -206,7 +205,7 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the `edits` in a file of shared records, whose first line describes the session.
+    """Make the `edits` in a file of shared records. Its first line describes the session.
 
     With `remove`, delete the file. Return True if it is deleted.
     """
@@ -295,9 +294,8 @@ def _loss_of(
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
     """Remove withdrawn content from a log's forks, hand-overs (copies for other agents) and snapshots.
 
-    Changed hand-overs are added to `changed`.
-
-    Raises: ForkRefused: a log made of it cannot be cut now, and was added to `put_off`.
+    Changed hand-overs are added to `changed`. Raise `ForkRefused` if a log made of it cannot be cut now, and was added
+    to `put_off`.
     """
     whole = _whole(one)
     descent = transcript.derived_from(whole, way.lost.keys)

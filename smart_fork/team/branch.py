@@ -136,7 +136,7 @@ def create_base(
     *,
     name: str,
 ) -> tuple[wire.SessionInfo, bool]:
-    """Create a branch or fork on the server, with those records of `one` that its parent `source_id` has there.
+    """Create a branch or fork on the server with the records that `one` has in common with its parent, `source_id`.
 
     A session that an interrupted command created is used. Return the session, and True if this call created it.
 
@@ -160,7 +160,7 @@ def create_base(
 
 
 def unparented_hint(name: str) -> str:
-    """Return the hint for a session whose parent is missing or different on the server: push it without one."""
+    """Return the hint to push a session without its parent, which is missing or different on the server."""
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
@@ -314,7 +314,7 @@ class _Branching:
     def offline(self, source_id: str) -> Shared:
         """Branch a tracked session while the server does not answer: copy its local log.
 
-        Raises: ServerUnavailable: this machine does not know which records the server has.
+        Raise `ServerUnavailable` if this machine does not know which records the server has.
         """
         tracked = self.project.tracking.read()
         one = next((one for one in tracked.aliases.values() if one.session_id == source_id and one.file), None)

@@ -207,7 +207,7 @@ class Client:
         return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
-        """Return those `digests` whose segments (blocks of records) the server has and need not be sent."""
+        """Return the `digests` of segments (blocks of records) that the server has, so that they need not be sent."""
         answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
         return frozenset(answer.present)
 
@@ -256,7 +256,7 @@ class Client:
     ) -> M:
         """Send a request with the message `body` to `path` below ``/v1``, and parse the answer as `answer`.
 
-        Raises: SmartForkError: the errors of `send`; `ServerUnavailable` also if the answer has another form.
+        Raise the errors of `send`, and `ServerUnavailable` if the answer has another form.
         """
         sent = None if body is None else body.model_dump_json(exclude_none=True).encode()
         said = self.send(method, path, sent, asked)

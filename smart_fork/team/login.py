@@ -38,8 +38,8 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 class Account:
     """A user's account on a team server, with its token.
 
-    `user` is empty for a token from the environment, whose owner only the server knows. A token that expires is
-    replaced after `renew_after` (seconds since the epoch).
+    `user` is empty for a token from the environment: only the server knows its owner. A token that expires is replaced
+    after `renew_after` (seconds since the epoch).
     """
 
     origin: str

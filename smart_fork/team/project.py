@@ -199,8 +199,9 @@ def opened(
     The server is `server`, or the one in the environment, in the project's tracking file, or of the last login. With
     `ask`, first check if the server answers, for commands that can work without it.
 
-    Raises: NotAuthenticated: the user has not logged in to the server. Usage: the project has no name, or the address
-    is wrong.
+    Raises:
+        NotAuthenticated: the user has not logged in to the server.
+        Usage: the project has no name, or the address is wrong.
     """
     place = ProjectFolder.of(project, directory)
     with Client(_account(server, Tracking(place))) as asked:

@@ -40,10 +40,11 @@ def for_project(options: PullOptions, root: Path) -> PullOptions:
 
 
 def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
-    """Download one of the user's own shared sessions, and write it here, unless an unchanged earlier pull did.
+    """Download one of the user's own shared sessions, and write it here, unless it is here already and unchanged.
 
-    Raises: NotFound: the user has no session of this reference. Conflict: the local log has unpushed records, or the
-    session's earlier records have changed.
+    Raises:
+        NotFound: the user has no session of this reference.
+        Conflict: the local log has unpushed records, or the session's earlier records have changed.
     """
     session_id, project = project.session_id_of(reference), project.in_clone_of(wanted.into)
     wanted = for_project(wanted, project.place.root)

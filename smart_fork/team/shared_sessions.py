@@ -248,7 +248,7 @@ def _member(one: SessionInfo | Alias, alias: str | None, **more: Any) -> Member:
 def _in_order(members: Sequence[Member]) -> Iterator[Member]:
     """Yield each session of a family after its parent, with its generation as `depth`.
 
-    A session whose parent the user may not read gets depth 0.
+    A session gets depth 0 if the user may not read its parent.
     """
     below: dict[str | None, list[Member]] = {}
     ids = {one.session_id for one in members if one.session_id}

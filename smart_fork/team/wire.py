@@ -1,6 +1,6 @@
 """The messages between client and server, in version 1 of the protocol. Unknown fields are refused.
 
-Only modules of the team import this module, since it needs pydantic, whose import takes 0.1 s.
+Only modules of the team import this module, since it needs pydantic, which takes 0.1 s to import.
 """
 
 from __future__ import annotations

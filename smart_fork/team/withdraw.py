@@ -97,8 +97,9 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
 def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
     """Plan which records of a shared session to remove or replace for the request. Send nothing.
 
-    Raises: Usage: the request names no text, a message does not exist, or nothing would change. WrongVerb: some
-    messages belong to the parent session.
+    Raises:
+        Usage: the request names no text, a message does not exist, or nothing would change.
+        WrongVerb: some messages belong to the parent session.
     """
     if not (asked.messages or asked.secrets):
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
@@ -161,7 +162,9 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
 def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
     """Send a planned withdrawal to the server. Then remove the withdrawn text from the copies on this machine.
 
-    Raises: Conflict: the session has changed since the plan. OSError: the request cannot be stored, so it was not sent.
+    Raises:
+        Conflict: the session has changed since the plan.
+        OSError: the request cannot be stored, so it was not sent.
     """
     wanted = wire.Rewrite(
         kind="cut" if made.cut else "mask",
@@ -352,9 +355,8 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
     """Remove withdrawn text from a log that is about to be forked, if it was copied from a server.
 
-    The server is first asked for new withdrawals, for a moment.
-
-    Raises: Conflict: the log still contains withdrawn messages.
+    The server is first asked for new withdrawals, for a moment. Raise `Conflict` if the log still contains withdrawn
+    messages.
     """
     known = received_logs.find(path, agent)
     if known is None:

@@ -17,6 +17,8 @@ from typing import Annotated, Literal
 
 import orjson
 import zstandard
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pydantic import Field, StringConstraints, ValidationError
 
 from indexer.safe_files import private_dir, state_home, write_new
@@ -47,16 +49,11 @@ class SyncKey:
 
     def seal(self, what: str, data: bytes) -> bytes:
         """Encrypt `data` for the purpose `what`, such as a session's id. Decryption needs the same purpose."""
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
         salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
         return salt + nonce + ChaCha20Poly1305(self._derived("seal", salt)).encrypt(nonce, data, what.encode())
 
     def open(self, what: str, sealed: bytes) -> bytes:
         """Decrypt data that `seal` encrypted for the purpose `what`. Raise `WrongKey` if it was encrypted otherwise."""
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
         salt, nonce, rest = sealed[:_SALT], sealed[_SALT : _SALT + _NONCE], sealed[_SALT + _NONCE :]
         if len(nonce) == _NONCE:
             try:

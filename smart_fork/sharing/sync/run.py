@@ -209,8 +209,10 @@ def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progre
 
     `older` accepts a remote with an older list of sessions than before, such as a restored one.
 
-    Raises: NotFound: this machine is not set up. Conflict: the remote has an older list than before, or keeps changing.
-    SmartForkError: the remote does not answer, or has content that no machine with this key wrote.
+    Raises:
+        NotFound: this machine is not set up.
+        Conflict: the remote has an older list than before, or keeps changing.
+        SmartForkError: the remote does not answer, or has content that no machine with this key wrote.
     """
     with held(manifest.folder(), fcntl.LOCK_EX):
         run = _Run(sending.sync_state(), manifest.own_key(), dry_run=dry_run, progress=progress or (lambda *_: None))

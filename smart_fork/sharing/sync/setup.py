@@ -1,4 +1,4 @@
-"""The setup of synchronization: the remote and its key, and the repositories whose sessions take part."""
+"""The setup of synchronization: the remote and its key, and the repositories that take part."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def list_sessions(
 def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
     """List the tracked shared sessions as the server last described them, since it does not answer (`away`).
 
-    Raises: SmartForkError: `unknown` names a filter that only the server can evaluate.
+    Raise `SmartForkError` if `unknown` names a filter that only the server can evaluate.
     """
     if unknown:
         raise away

@@ -34,7 +34,7 @@ _NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first.
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The user who sends a request, with the number and scope (what is allowed) of the user's token."""
+    """The user who sends a request, with the number and scope (the rights) of the user's token."""
 
     id: int
     name: str
@@ -91,11 +91,10 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
 def login(
     db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
 ) -> tuple[str, str, Scope]:
-    """Exchange an invitation for a token. Return the user's name, the token and its scope (what it allows).
+    """Exchange an invitation for a token. Return the user's name, the token and its scope (its rights).
 
-    A client that passes a `token` can repeat the request if the answer is lost.
-
-    Raises: NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
+    A client that passes a `token` can repeat the request if the answer is lost. Raise `NotAuthenticated` if the
+    invitation was used for another token, is too old, was revoked, or is unknown.
     """
     given, digest = (token, _hash(token, TOKEN_PREFIX)) if token is not None else _made(TOKEN_PREFIX)
     row = db.execute(

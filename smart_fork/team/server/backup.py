@@ -87,8 +87,9 @@ def opened(
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
     """Write a backup of the database into a folder, and delete expired backups there.
 
-    Raises: Usage: the folder cannot be written, or `days` is less than 1. ProgramFailed: PostgreSQL could not write the
-    backup.
+    Raises:
+        Usage: the folder cannot be written, or `days` is less than 1.
+        ProgramFailed: PostgreSQL could not write the backup.
     """
     if days < 1:
         raise Usage("A backup is kept for at least one day.")
@@ -164,7 +165,7 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
     """Return the withdrawals in the database that a restore replaces; none if it has no tables yet.
 
-    Raises: ProgramFailed: the withdrawals cannot be read, so a restore would bring back withdrawn text.
+    Raise `ProgramFailed` if the withdrawals cannot be read, so a restore would bring back withdrawn text.
     """
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:

@@ -158,7 +158,7 @@ _LOCK = 0x5F0_4B5
 def create(db: AnyConnection) -> None:
     """Create the tables that the database lacks, after other servers that do so. `db` must return rows as tuples.
 
-    Raises: SmartForkError: another version of smart-fork has created the tables.
+    Raise `SmartForkError` if another version of smart-fork has created the tables.
     """
     with db.transaction():  # who may serve need not be who may make tables
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))

@@ -289,7 +289,7 @@ class ServerContext:
         return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
     def project(self, request: Request, person: auth.Person) -> auth.MemberProject:
-        """Return the project whose key is in a request's path, with the user's role in it."""
+        """Return the project that a request's path names, with the user's role in it."""
         with self.database.asked_by(person.id) as db:
             return auth.project(db, person, project_key(request))
 

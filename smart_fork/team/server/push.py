@@ -63,9 +63,12 @@ def push(
 ) -> Pushed:
     """Append records to a session, or create the session. `readable` checks that an agent can read the records.
 
-    Raises: NotFound: the session is another user's. Conflict: the session has other records than the push expects.
-    Withdrawn: some of the new records were withdrawn (removed by their owner) before. Unshareable: the records do not
-    match the digests, or are not `readable`. TooLarge: the session or the project would be too large.
+    Raises:
+        NotFound: the session is another user's.
+        Conflict: the session has other records than the push expects.
+        Withdrawn: some of the new records were withdrawn (removed by their owner) before.
+        Unshareable: the records do not match the digests, or are not `readable`.
+        TooLarge: the session or the project would be too large.
     """
     wanted = checked.push
     project.needs("writer")
@@ -254,7 +257,7 @@ def _count(db: Connection, project: MemberProject, person: Person, wanted: Push,
 
 
 def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
-    """Return the answer to a push whose records the session already has, or raise `Conflict`."""
+    """Return the answer to a push of records that the session already has, or raise `Conflict`."""
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (row["record_count"], canonical.written(row["head_digest"])) == (wanted.count, wanted.digest):
         return Pushed(session=sessions.session_info(row), created=False, up_to_date=True)

@@ -284,7 +284,9 @@ def add_audit_line(
 def branch(database: Database, project: MemberProject, person: Person, wanted: Branch) -> Pushed:
     """Create a branch of the user's own session, or a fork of another user's: a session with its first records.
 
-    Raises: Usage: the source has fewer records. Conflict: another session has the id.
+    Raises:
+        Usage: the source has fewer records.
+        Conflict: another session has the id.
     """
     with database.asked_by(person.id) as db:
         stored_records.share_project(db, project.id)

@@ -41,7 +41,7 @@ _DELETE_UNUSED = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = 
 
 
 def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
-    """Return the `digests` whose segments (blocks of records) are stored, so that the user need not send them.
+    """Return the `digests` of segments (blocks of records) that are stored, so that the user need not send them.
 
     Only segments count that the user has sent, or that are in a session the user may read. The digest of another user's
     private segment gives no access to it.
@@ -197,13 +197,11 @@ def lock_project(db: Connection, project_id: int) -> None:
 
 
 def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Refuse to store records that were withdrawn (removed by their owner).
+    """Raise `Withdrawn` for records that were withdrawn (removed by their owner).
 
-    A record is accepted if the user has it in an independent session too. This is a session that was not made from the
-    session of the withdrawal, and that belongs to the user, or that the user may read and has a copy of. So if a user
-    pushes a copy of another user's records, and withdraws that copy, the author can still push the records.
-
-    Raises: Withdrawn: a record was withdrawn.
+    A record is accepted if an independent session has it too. Such a session was not made from the session of the
+    withdrawal. It belongs to the user, or the user may read it and has a copy of it. So if a user pushes a copy of
+    another user's records, and withdraws that copy, the author can still push the records.
     """
     digests = list({sha256(record).digest() for record in records})
     rows = db.execute(

@@ -117,7 +117,7 @@ class TeamIndex:
         return known
 
     def id_of(self, row: int) -> str:
-        """Return the id of the session to which `number` gave this row number."""
+        """Return the session id for a row number that the method `number` has assigned."""
         return self._ids[row]
 
     def session_count(self) -> int:

@@ -103,9 +103,10 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
     If a client repeats the request, nothing changes the second time.
 
-    Raises: WrongVerb: the session belongs to another user, and the user does not maintain the project. Conflict: the
-    session has changed since the client planned the withdrawal. Unshareable: a record is not in canonical form, or is
-    not the session's own.
+    Raises:
+        WrongVerb: the session belongs to another user, and the user does not maintain the project.
+        Conflict: the session has changed since the client planned the withdrawal.
+        Unshareable: a record is not in canonical form, or is not the session's own.
     """
     edits = checked(wanted)
     given = {name: value for name in EMPTY_DESCRIPTION if (value := getattr(wanted, name)) is not None}
