@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
@@ -18,9 +18,9 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import WrittenCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import WrittenLog, ahead, arrived, exchange_end, local, read_log
-from smart_fork.sharing.outgoing import Outgoing, last_pair, prepare
-from smart_fork.sharing.tracking import Alias, Tracked, timestamp
+from smart_fork.sharing.local_logs import ahead, arrived, exchange_end, local, read_log
+from smart_fork.sharing.outgoing import last_pair, prepare
+from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
 from smart_fork.team.project import (
     Download,
@@ -32,6 +32,11 @@ from smart_fork.team.project import (
     pending_creation,
     shared,
 )
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.local_logs import WrittenLog
+    from smart_fork.sharing.outgoing import Outgoing
+    from smart_fork.sharing.tracking import Tracked
 
 PAST_CHANGED = "The remote session has changed its past."
 BranchVerb = Literal["branch", "fork"]

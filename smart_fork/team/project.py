@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from indexer.project import project_of, resolve
 from indexer.values import Value, rare
@@ -31,12 +31,15 @@ from smart_fork.errors import (
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import url_of
 from smart_fork.sharing.outgoing import SentBefore
-from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
 from smart_fork.team.records import unpack
 from smart_fork.team.wire import NOT_FOUND_HINT, SessionInfo, SessionRead
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.tracking import Tracked
 
 Verb = Literal["push", "pull", "branch", "fork"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,12 +20,16 @@ from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import belongs, in_project
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import WrittenLog, ahead, local, read_log, write_local
+from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
 from smart_fork.sharing.outgoing import SentBefore
-from smart_fork.sharing.tracking import Alias, Tracked, check_alias, check_written, timestamp, write_error
+from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, write_error
 from smart_fork.team import PullOptions
 from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, Verb, download, has_moved, shared
 from smart_fork.team.wire import SessionInfo
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.local_logs import WrittenLog
+    from smart_fork.sharing.tracking import Tracked
 
 #: Given instead of an agent, this writes the unchanged records into a file of the project.
 RECORD_FILE_PLATFORM = "file"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
@@ -16,13 +17,18 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, replay
-from smart_fork.sharing.local_logs import LocalRecords, found, local, newest, read_log
-from smart_fork.sharing.outgoing import ONE, OPEN, Outgoing, SentBefore, prepare
-from smart_fork.sharing.tracking import Alias, Tracked
+from smart_fork.sharing.local_logs import found, local, newest, read_log
+from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
+from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import PushRequest, wire
 from smart_fork.team.branch import unparented_hint
 from smart_fork.team.project import ID_BEGINNING, TeamProject
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.local_logs import LocalRecords
+    from smart_fork.sharing.outgoing import Outgoing
+    from smart_fork.sharing.tracking import Tracked
 
 #: The most names that a line of the preview lists.
 _MAX_LISTED_NAMES = 12

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer import state
 from indexer.masking import mask
@@ -28,12 +29,16 @@ from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.text_search import telling_words, words_and_runs
 from smart_fork.sharing import canonical, received_logs, withdrawal
-from smart_fork.sharing.local_logs import ReceivedSession, arrived
-from smart_fork.sharing.withdrawal import AppliedWithdrawals, apply_pending
+from smart_fork.sharing.local_logs import arrived
+from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
 from smart_fork.team.project import Download, TeamProject, download, opened
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.local_logs import ReceivedSession
+    from smart_fork.sharing.withdrawal import AppliedWithdrawals
 
 
 @dataclass(frozen=True, slots=True)

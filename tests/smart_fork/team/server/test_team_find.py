@@ -18,11 +18,10 @@ from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
-from smart_fork.team import client
-from smart_fork.team import facade
+from smart_fork.team import client, facade
+from smart_fork.team.facade import TeamSearch
 from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.records import hash_of
-from smart_fork.team.facade import TeamSearch
 from smart_fork.team.server import search as server_search
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
