@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -46,14 +46,14 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_every_row_of_a_table_is_in_a_table(page):
     lost = [token.content for token in tokens(page) if token.type == "inline" and re.match(r"\s*\|", token.content)]
 
     assert [] == lost
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page):
     """One too many is left out when the table is rendered, and a missing one is filled with nothing."""
     lines = page.read_text().splitlines()
@@ -68,7 +68,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page):
     assert [] == odd
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_no_option_or_key_stands_twice_in_one_table(page):
     twice: list[str] = []
     seen: set[str] = set()
@@ -82,7 +82,7 @@ def test_no_option_or_key_stands_twice_in_one_table(page):
     assert [] == twice
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_every_link_leads_somewhere(page):
     lost = []
     for token in inside(page):
@@ -97,7 +97,7 @@ def test_every_link_leads_somewhere(page):
     assert [] == lost
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_code_ends_where_it_is_meant_to(page):
     fences = [token for token in tokens(page) if token.type == "fence"]
 

@@ -28,7 +28,7 @@ from smart_fork.cli.demo import write_demo_home
 from smart_fork.cli.main import command_line
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -172,7 +172,7 @@ def commands() -> Iterator[tuple[str, str]]:
 ALL = command_line(*COMMANDS)
 
 
-@each(("page", "line"), sorted(set(commands())))
+@parametrize_subtests(("page", "line"), sorted(set(commands())))
 def test_a_command_on_a_page_is_understood(page, line):
     words = shlex.split(line.replace("…", ""))[1:]
     command = ALL
@@ -189,7 +189,7 @@ def test_what_is_not_run_is_on_a_page():
     assert [] == [pattern for pattern in NOT_RUN if not fnmatch.filter(found, pattern)]
 
 
-@each("page", sorted((ROOT / "docs").rglob("*.md")))
+@parametrize_subtests("page", sorted((ROOT / "docs").rglob("*.md")))
 def test_a_page_says_what_its_commands_need_beside_the_demo(page):
     found = [example.command for example in examples(page)]
     needed = {word for pattern, word in NEEDED.items() if fnmatch.filter(found, pattern)}

@@ -15,7 +15,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from smart_fork.agents import AGENTS
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -82,14 +82,14 @@ def banned(found: list[str]) -> list[str]:
     return [sentence for sentence in found if BANNED.search(re.sub(r"\"[^\"]*\"", "", sentence))]
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_few_sentences_of_a_page_are_long(page):
     found = sentences(page.read_text())
 
     assert len(long_ones(found)) <= 0.03 * len(found), "\n".join(long_ones(found))
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_a_page_says_it_in_plain_words(page):
     assert [] == banned(sentences(page.read_text()))
 
@@ -102,7 +102,7 @@ def test_a_printed_sentence_says_it_in_plain_words():
     assert [] == banned(printed())
 
 
-@each("page", HELP)
+@parametrize_subtests("page", HELP)
 def test_a_help_page_is_short_and_plain(page):
     found = helped(page.read_text())
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.kept_logs import CompressedFile, DamagedCopyError, pieces, up_to_date
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 TEXT = st.binary(max_size=200) | st.sampled_from([b"", b"\n", b'{"type": "user"}\n' * 50])
 FACTS = {"name": "0" * 16 + ".zst", "size": 1, "mtime_ns": 1, "inode": 1, "length": 1}
@@ -70,7 +70,7 @@ def test_a_damaged_copy_is_noticed(tmp_path):
     assert source.read_bytes() == b"".join(pieces(tmp_path, up_to_date(source, tmp_path, copy)))
 
 
-@each(
+@parametrize_subtests(
     "facts", [{}, [], "name", FACTS | {"name": "../../x"}, FACTS | {"size": "x"}, FACTS | {"name": 1}, FACTS | {"x": 1}]
 )
 def test_facts_that_are_none_are_refused(facts):

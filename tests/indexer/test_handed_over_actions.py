@@ -9,7 +9,7 @@ from indexer.transcripts.model import Proof
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import HandedOverAction, NeutralMessage
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 DID = (
     HandedOverAction("edit upload.py"),
@@ -24,8 +24,8 @@ def test_what_is_told_is_taken_apart_as_it_was_put_together():
     assert parse_handover(NeutralMessage("assistant", 0, "", DID).rendered()).said == ""
 
 
-@each("proof", Proof)
-@each("line", ["run pytest -q", "run echo (failed)", "edit a (committed, failed)", "read (done)"])
+@parametrize_subtests("proof", Proof)
+@parametrize_subtests("line", ["run pytest -q", "run echo (failed)", "edit a (committed, failed)", "read (done)"])
 def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(line, proof):
     for failed, answered in ((False, True), (True, True), (False, False)):
         action = HandedOverAction(line, "ok", failed, answered, proof)
@@ -33,7 +33,7 @@ def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(
         assert parse_handover(NeutralMessage("assistant", 0, "", (action,)).rendered()) == HandoverText("", (action,))
 
 
-@each(
+@parametrize_subtests(
     "text",
     ["", "It retries.", "Done then, by another agent:", "Done then, by another agent:\nand more of this", f"{TEXT}\nOr so.",
      "It is Done then, by another agent:\n- so it goes"],

@@ -11,7 +11,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer.schedule import Schedule, first_after, trigger_of
 from indexer.settings import Setting
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 HOUR = timedelta(hours=1)
 SATURDAY = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -70,7 +70,7 @@ def test_anything_else_is_an_hour_with_a_warning(text, caplog):
     assert repr(text) in caplog.text
 
 
-@each(
+@parametrize_subtests(
     ("text", "expected"),
     [
         ("0 9 * * *", "Sun 22 09:00"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ROOT = Path(__file__).parents[2]
 RETRY = "add retry with backoff to the uploader"
@@ -152,12 +152,12 @@ def answers(told) -> dict[tuple[str, ...], tuple[int, str, str]]:
     return {words: tuple(one) for words, one in zip(CALLED, told[1], strict=True)}
 
 
-@each("words, expected", HELP)
+@parametrize_subtests("words, expected", HELP)
 def test_the_help_names_it(answers, words, expected):
     assert expected in " ".join(answers[words][1].replace("│", " ").split())
 
 
-@each("words, code, expected", MISTAKES)
+@parametrize_subtests("words, code, expected", MISTAKES)
 def test_whoever_names_none_is_told_of_it(answers, words, code, expected):
     status, _, told = answers[words]
 

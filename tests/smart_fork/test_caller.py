@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.server.calls import ToolCaller, agent_of, identify
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 CALL = "toolu_01ABCDEFGHIJ"
 
@@ -158,7 +158,7 @@ def test_an_argument_that_something_inside_the_agent_adds_names_the_session(newc
     assert ["new", "old", "old"] == [ask({"whose": "new"}), ask({"whose": 7}), ask({})]
 
 
-@each(
+@parametrize_subtests(
     ("environment", "session"),
     [
         ({}, None),

@@ -31,7 +31,7 @@ from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import World
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ROOT = Path(__file__).resolve().parents[2]
 RETRY = "add retry with backoff to the uploader"
@@ -193,7 +193,7 @@ def test_the_reference_is_what_the_code_says(reference, page):
     assert reference.pages()[page] == (ROOT / "docs/reference" / page).read_text(), "`make reference` writes it"
 
 
-@each("name", COMMANDS)
+@parametrize_subtests("name", COMMANDS)
 def test_a_command_has_the_same_purpose_in_the_list_and_in_its_own_help(name):
     own: Any = typer.main.get_command(application(name))
     listed: Any = typer.main.get_command(application())
@@ -236,7 +236,7 @@ def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
     assert table in (ROOT / name).read_text(), f"In {name} should stand:\n{table}"
 
 
-@each(
+@parametrize_subtests(
     "page",
     [
         "docs/explanation/architecture.md",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.lines import decode_line
 from smart_fork.json_text import respelled
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 #: What is spelled otherwise by who decodes and encodes it: numbers, half surrogates, escapes, floats, white space.
 ODD = (
@@ -57,7 +57,7 @@ def test_a_record_that_is_not_changed_is_the_line_itself():
     assert b'{"ours":1}' == respelled(b"", {"ours": 1})
 
 
-@each("left", [[0, 2], [1], [], [0, 1, 2]])
+@parametrize_subtests("left", [[0, 2], [1], [], [0, 1, 2]])
 def test_of_a_list_what_is_left_stays_as_it_is(left):
     raw = b'{"l":[{"n":9007199254740993},  {"h":"\\ud83d"}, 1.50]}'
     record = decoded(raw)

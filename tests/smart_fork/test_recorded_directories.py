@@ -45,7 +45,7 @@ from tests.indexer.transcripts.records import (
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.relatives import lineage
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 SESSION = id_of(7)
 WINDOWS = "C:\\Users\\me\\shop"
@@ -230,7 +230,7 @@ def test_a_family_is_told_wherever_one_stands(home, here, cwd):
     assert [cwd] == [one["working_directory"] for one in lineage(SESSION)["sessions"]]
 
 
-@each("cwd", ODD)
+@parametrize_subtests("cwd", ODD)
 def test_no_command_goes_to_a_directory_that_is_none_of_this_machine(cwd):
     assert "cd " not in fork_command("claude", SESSION, cwd)
     assert "cd " not in command_to_resume("claude", SESSION, cwd)

@@ -10,7 +10,7 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapt
 
 from smart_fork.system.rpc import MAX_DEPTH, RpcMessage
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 ANY = st.recursive(SIMPLE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
@@ -59,7 +59,7 @@ def test_a_line_with_an_id_and_without_a_result_is_a_request_or_refused_with_tha
     assert (message.kind, message.id) == ("request", 5) if message else answer.content["id"] == 5
 
 
-@each(("line", "number"), ODD.values())
+@parametrize_subtests(("line", "number"), ODD.values())
 def test_these_are_no_messages_and_their_error_has_their_id(line, number):
     assert RpcMessage.read(line) is None
     answer = RpcMessage.refusal(line)
@@ -75,7 +75,7 @@ def test_each_request_of_a_batch_has_an_error_with_its_id():
     assert {-32700} == {one["error"]["code"] for one in errors}
 
 
-@each("end", ["", "}", " x", '{"jsonrpc":"2.0","method":"x"}', '{"id":9,"result":{}}', '[{"id":9}'])
+@parametrize_subtests("end", ["", "}", " x", '{"jsonrpc":"2.0","method":"x"}', '{"id":9,"result":{}}', '[{"id":9}'])
 def test_each_request_of_several_on_one_line_has_an_error_with_its_id(end):
     line = '{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":8}} {"id":"b","method":"\\ud83d"}' + end
     errors = json.loads(RpcMessage.refusal(line.encode()).line)
@@ -84,12 +84,12 @@ def test_each_request_of_several_on_one_line_has_an_error_with_its_id(end):
     assert all("on a line of its own" in one["error"]["message"] for one in errors)
 
 
-@each("line", UNANSWERED)
+@parametrize_subtests("line", UNANSWERED)
 def test_nobody_waits_for_an_answer_to_these(line):
     assert (None, None) == (RpcMessage.read(line), RpcMessage.refusal(line))
 
 
-@each(
+@parametrize_subtests(
     ("name", "code", "why"),
     [
         ("half a character", -32700, "a lone surrogate"),

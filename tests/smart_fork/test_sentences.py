@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indexer.store.base import bigrams
 from smart_fork.finding.quotations import best, sentences
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SPLIT = [
     ("One thing. Another? A third!", ["One thing.", "Another?", "A third!"]),
@@ -26,7 +26,7 @@ SPLIT = [
 ]  # fmt: skip
 
 
-@each(("text", "expected"), SPLIT)
+@parametrize_subtests(("text", "expected"), SPLIT)
 def test_a_text_has_these_sentences(text, expected):
     assert expected == [text[start:end] for start, end in sentences(text)]
 

@@ -14,14 +14,14 @@ from smart_fork.server.session_tools import about_workers
 from tests.smart_fork.client import answer, call
 from tests.smart_fork.found import a_hit, a_worker, an_answer
 from tests.smart_fork.world import World
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 BEHIND = "The index is 40 % embedded; the rest continues in the background, about 2 min."
 EARLY, LANGUAGE = "This answer is early.", "Most sessions here are in German."
 
 
-@each(
+@parametrize_subtests(
     ("told", "step"),
     [
         (an_answer(sessions=0), "This project has no past session. Search all agents: agent_type 'all'."),

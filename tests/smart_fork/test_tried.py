@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = ("claude", "codex")
@@ -143,7 +143,7 @@ def test_each_test_that_is_named_is_there():
     assert [] == [(path.name, name) for path, name in named if name not in functions_of(path)]
 
 
-@each("agent", [agent.name for agent in AGENTS])
+@parametrize_subtests("agent", [agent.name for agent in AGENTS])
 def test_of_each_agent_each_verb_is_shown_or_said_why_it_is_not(agent):
     able = AGENTS[agent].abilities()
 

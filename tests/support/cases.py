@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 
-def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """`pytest.mark.parametrize`, but one test tries all cases, and names each that fails.
+def parametrize_subtests(
+    names: str | tuple[str, ...], cases: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test's cases as subtests of one test: `pytest.mark.parametrize` with fixtures that all cases share.
 
-    For tests that change nothing: the cases share the fixtures.
+    For tests that change nothing. A subtest takes 0.4 ms, a test 2 ms and its fixtures; there are 4,800 cases.
     """
     known = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
     rows = [case if len(known) > 1 else (case,) for case in cases]
@@ -21,22 +23,17 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
-        def tried(*own: Any, **fixtures: Any) -> None:
-            failures = []
+        def run_all(*own: Any, subtests: pytest.Subtests, **fixtures: Any) -> None:
             for row in rows:
-                try:
-                    test(*own, **fixtures, **dict(zip(known, row, strict=True)))
-                except Exception as failure:  # noqa: BLE001 - all that have failed are told
-                    failure.add_note(", ".join(f"{name} = {value!r}" for name, value in zip(known, row, strict=True)))
-                    failures.append(failure)
-            if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(rows)} cases", failures)
+                values = dict(zip(known, row, strict=True))
+                with subtests.test(**values):
+                    test(*own, **fixtures, **values)
 
         signature = inspect.signature(test)
-        tried.__signature__ = signature.replace(  # what is left is for pytest to fill in
-            parameters=[one for name, one in signature.parameters.items() if name not in known]
-        )
-        return tried
+        fixtures = [one for name, one in signature.parameters.items() if name not in known]
+        subtests = inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY)
+        run_all.__signature__ = signature.replace(parameters=[*fixtures, subtests])  # type: ignore[attr-defined]
+        return run_all
 
     return decorated
 

@@ -1,28 +1,34 @@
 """One test of many cases."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from tests.support.cases import each, thorough_except, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except, thorough_except_first
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_case_that_fails_is_named_and_the_others_are_tried():
-    tried = []
+def test_every_case_that_fails_is_named_and_the_others_are_tried(tmp_path):
+    (tmp_path / "test_three.py").write_text(
+        "from tests.support.cases import parametrize_subtests\n"
+        "@parametrize_subtests('number, word', [(1, 'a'), (2, 'b'), (3, 'c')])\n"
+        "def test_three(number, word):\n    assert number == 2\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
 
-    @each("number, word", [(1, "a"), (2, "b"), (3, "c")])
-    def test_of_them(number, word):
-        tried.append(word)
-        assert number == 2
-
-    with pytest.raises(ExceptionGroup, match="2 of 3 cases") as failed:
-        test_of_them()
-
-    assert ["a", "b", "c"] == tried
-    assert [["number = 1, word = 'a'"], ["number = 3, word = 'c'"]] == [
-        one.__notes__ for one in failed.value.exceptions
-    ]
+    failed = [line.partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith("SUBFAILED")]
+    name = "test_three.py::test_three"
+    assert [f"SUBFAILED(number=1, word='a') {name}", f"SUBFAILED(number=3, word='c') {name}"] == failed
+    assert "1 subtests passed" in done.stdout
 
 
-@each("number", [1, 2])
+@parametrize_subtests("number", [1, 2])
 def test_the_cases_share_the_fixtures(home, number):
     assert home.is_dir()
     assert number in (1, 2)

@@ -10,7 +10,7 @@ from indexer.masking import mask
 from indexer.masking.alternate_readings import INVISIBLE, View
 from smart_fork.snippets import printable
 from tests.indexer.masking.invented import TOKENS, made_up
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 TOKEN = "ghp" + "_" + made_up(36)
 #: Unicode's Default_Ignorable_Code_Point, as DerivedCoreProperties lists it.
@@ -22,7 +22,7 @@ IGNORABLE = [
 SPACES = [c for c in range(0x10000) if unicodedata.category(chr(c)) == "Zs" and c != 0x20]
 
 
-@each("character", [*map(chr, IGNORABLE), *map(chr, SPACES)])
+@parametrize_subtests("character", [*map(chr, IGNORABLE), *map(chr, SPACES)])
 def test_a_character_that_nobody_sees_does_not_hide_a_secret(character):
     for place in (2, 4, 11, len(TOKEN) - 1):
         assert "a [REDACTED:github-token] b" == mask(f"a {TOKEN[:place]}{character}{TOKEN[place:]} b")
@@ -50,7 +50,7 @@ def test_what_is_invisible_is_all_that_unicode_calls_so():
     assert not {code for code in ours if unicodedata.category(chr(code)) in ("Lu", "Ll", "Nd", "Po", "Zs", "So")}
 
 
-@each(
+@parametrize_subtests(
     "text, masked",
     [
         ("\x1b[31m{}\x1b[0m", "\x1b[31m[REDACTED:github-token]\x1b[0m"),
@@ -72,7 +72,7 @@ def test_wide_letters_do_not_hide_a_secret():
     assert "password：[REDACTED:password]" == mask("password：hunter22")
 
 
-@each("depth", range(5))
+@parametrize_subtests("depth", range(5))
 def test_escapes_of_json_in_json_do_not_hide_a_secret(depth):
     text = json.dumps({"db": {"password": "Tr0ub4dor&3"}, "next": "line"}) + "\nTOKEN=" + made_up(30)
     for _ in range(depth):
@@ -81,7 +81,7 @@ def test_escapes_of_json_in_json_do_not_hide_a_secret(depth):
     assert made_up(30) not in mask(text)
 
 
-@each(
+@parametrize_subtests(
     "text",
     [
         "password%3DTr0ub4dor%26next%3D1",
@@ -103,13 +103,15 @@ def test_a_reading_knows_where_everything_stands():
     assert (4, 7) == reading.original(2, 4)
 
 
-@each("text", ["⚠️ done ✅", "naïve café – “quoted” …", "密码管理：请参考文档", "a\u200bb", "10\u00a0000 tokens"])
+@parametrize_subtests(
+    "text", ["⚠️ done ✅", "naïve café – “quoted” …", "密码管理：请参考文档", "a\u200bb", "10\u00a0000 tokens"]
+)
 def test_ordinary_text_with_such_characters_stays_as_it_is(text):
     assert text == mask(text)
 
 
-@each("kind", ["github-token", "gitlab-token", "anthropic-key"])
-@each("broken", ["\\\n", "=\n", '"\n  "', "' +\r\n    '"])
+@parametrize_subtests("kind", ["github-token", "gitlab-token", "anthropic-key"])
+@parametrize_subtests("broken", ["\\\n", "=\n", '"\n  "', "' +\r\n    '"])
 def test_a_token_that_goes_on_in_the_next_line_is_one_wherever_it_is_broken(kind, broken):
     token = TOKENS[kind][0]
     for place in range(6, len(token) - 8, 3):
@@ -121,7 +123,7 @@ def test_what_a_line_of_prose_ends_with_is_no_part_of_the_token_below():
         assert f"{line}\n[REDACTED:github-token]\nok" == mask(f"{line}\n{TOKEN}\nok")
 
 
-@each(
+@parametrize_subtests(
     "before, between, after",
     [
         ("│ ", " │\n│ ", " │\n"), ("┃ ", "\n┃ ", "\n"), ("    ", "\n    ", "\n"), ("", "\\\n", "\n"),
@@ -139,14 +141,14 @@ def test_a_token_that_something_breaks_is_masked_on_both_sides(before, between, 
         assert masked.endswith("now")
 
 
-@each("spelled", ["\\x{:02x}", "\\u{:04x}", "%{:02X}", "\\{:03o}", "&#{};", "{:02x}"])
+@parametrize_subtests("spelled", ["\\x{:02x}", "\\u{:04x}", "%{:02X}", "\\{:03o}", "&#{};", "{:02x}"])
 def test_a_token_of_which_each_character_is_spelled_out_is_masked(spelled):
     token = "".join(spelled.format(ord(character)) for character in TOKEN)
 
     assert token not in mask(f'payload: "{token}"')
 
 
-@each("text", ["hello world, this is a text", "no secret is here: 12, 13 and 14"])
+@parametrize_subtests("text", ["hello world, this is a text", "no secret is here: 12, 13 and 14"])
 def test_a_text_that_is_spelled_out_and_has_no_secret_stays(text):
     for spelled in ("\\x{:02x}", "\\u{:04x}", "%{:02X}", "&#{};"):
         written = "".join(spelled.format(ord(character)) for character in text)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from indexer.masking import mask
 from tests.indexer.masking.invented import made_up
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 VALUE = "Hunter22x!"
 KEY = made_up(20)
 
 
-@each(
+@parametrize_subtests(
     "text, kind",
     [
         *((f"{name}{sign}{{}}\n", "password") for name in ("bindpw", "rootpw", "userpw") for sign in (" ", "=", ": ")),
@@ -30,19 +30,21 @@ def test_the_value_of_a_name_is_masked_and_nothing_else(text, kind):
     assert text.format(f"[REDACTED:{kind}]") == mask(text.format(VALUE))
 
 
-@each("name", ["key", "app_key", "KEY"])
+@parametrize_subtests("name", ["key", "app_key", "KEY"])
 def test_a_key_beside_an_account_is_that_of_the_account(name):
     account = f'"account": "x"\n{name} = '
 
     assert f'{account}"[REDACTED:api-key]"' == mask(f'{account}"{KEY}"')
 
 
-@each("text", ["x;token=get_token(user1)", "a=1;pass=read(12)", "token=abc}", "server pw rules\n", "${DB_PASS:-}"])
+@parametrize_subtests(
+    "text", ["x;token=get_token(user1)", "a=1;pass=read(12)", "token=abc}", "server pw rules\n", "${DB_PASS:-}"]
+)
 def test_a_name_without_a_value_of_its_own_stays(text):
     assert text == mask(text)
 
 
-@each(
+@parametrize_subtests(
     "beside",
     [
         '"keyName": "x"', '"id": "/secrets/x"', '"httpOnly": true', '"type": "SecureString"', '"sensitive": true',
@@ -79,7 +81,7 @@ PLACES = {
 }  # fmt: skip
 
 
-@each(
+@parametrize_subtests(
     "value",
     [
         *("changeme-Kx83hd", "ChangeMe!2031", "changeme_7dq2", "k4example9021", "Example-Zk3mP0q", "YourHarbor846"),
@@ -95,7 +97,7 @@ def test_a_password_in_which_a_placeholder_or_a_name_is_only_a_part_is_masked_in
         assert value not in mask(text.format(value)), text
 
 
-@each(
+@parametrize_subtests(
     "value",
     [
         *("changeme", "CHANGE_ME", "example", "example-password", "your-256-bit-secret", "replace-with-a-long-string"),
@@ -107,7 +109,7 @@ def test_a_placeholder_that_is_the_whole_value_stays(value):
         assert text.format(value) == mask(text.format(value))
 
 
-@each("least, text", [(least, text) for least, texts in PLACES.items() for text in texts])
+@parametrize_subtests("least, text", [(least, text) for least, texts in PLACES.items() for text in texts])
 def test_how_much_a_value_must_be_like_a_password_depends_on_how_it_is_assigned(least, text):
     first = VALUES.index(least)
     for value in VALUES[:first]:

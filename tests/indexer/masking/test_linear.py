@@ -7,7 +7,7 @@ import pytest
 
 from indexer.masking import mask as redact
 from tests.indexer.masking.invented import EVERY_TOKEN, KEY_BEGIN
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 from tests.support.exhaustive import full_or_sample
 
 #: Characters of a text. `SMART_FORK_DRILLS=all` tries longer ones.
@@ -157,13 +157,13 @@ def takes_time_in_proportion(long: int, first: str, repeated: str, last: str = "
 
 
 @pytest.mark.thorough
-@each("piece", ADVERSARIAL)
+@parametrize_subtests("piece", ADVERSARIAL)
 def test_a_long_text_made_to_backtrack_takes_time_in_proportion_to_its_length(piece):
     takes_time_in_proportion(LONG, "", piece)
 
 
 @pytest.mark.thorough
-@each("piece", ADVERSARIAL)
+@parametrize_subtests("piece", ADVERSARIAL)
 def test_so_does_a_longer_one_and_one_that_begins_like_that_or_stands_behind_the_name_of_a_secret(piece):
     takes_time_in_proportion(LONGER, "", piece)
     takes_time_in_proportion(LONGER, piece, "a1")
@@ -172,7 +172,7 @@ def test_so_does_a_longer_one_and_one_that_begins_like_that_or_stands_behind_the
 
 
 @pytest.mark.thorough
-@each("token", [token for _, token in EVERY_TOKEN])
+@parametrize_subtests("token", [token for _, token in EVERY_TOKEN])
 def test_a_long_text_of_tokens_is_masked_to_the_last(token):
     assert token[-30:] not in redact(filled(token + ", ", LONG // 2))
     redact(filled(token, LONG // 2))

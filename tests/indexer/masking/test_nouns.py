@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from indexer.masking import mask
 from tests.indexer.masking.invented import made_up
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 CALLED = {
     "password": (
@@ -21,7 +21,7 @@ CALLED = {
 }
 
 
-@each("kind, word", [(kind, word) for kind, words in CALLED.items() for word in words.split()])
+@parametrize_subtests("kind, word", [(kind, word) for kind, words in CALLED.items() for word in words.split()])
 def test_a_secret_is_known_by_its_name_in_many_languages(kind, word):
     for name in (word, word.upper()):
         assert f"{name} = [REDACTED:{kind}]\n" == mask(f"{name} = {made_up(30)}\n")
@@ -32,6 +32,8 @@ def test_what_is_made_up_is_masked_behind_its_name_also_without_a_digit():
         assert f"{name} [REDACTED:password] now" == mask(f"{name} R^kOEvS_b^y!q now")
 
 
-@each("text", ["das Kennwort steht in MainActivity", "la clave es Monkey-Island", "wifi is at Coffee-House there"])
+@parametrize_subtests(
+    "text", ["das Kennwort steht in MainActivity", "la clave es Monkey-Island", "wifi is at Coffee-House there"]
+)
 def test_a_word_behind_it_that_is_only_a_name_stays(text):
     assert text == mask(text)

@@ -5,7 +5,7 @@ import uuid
 
 from indexer.masking import mask
 from tests.indexer.masking.invented import ALNUM, HEX, KEY_BEGIN, KEY_END, made_up
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 IDENTITY = str(uuid.UUID(int=2**127 + 777))
 LOWER = string.ascii_lowercase + string.digits
@@ -132,7 +132,7 @@ LEFT_ALONE = [
 ]
 
 
-@each("text, secret", PASTED)
+@parametrize_subtests("text, secret", PASTED)
 def test_what_is_pasted_with_a_secret_in_it_shows_nothing_of_it(text: str, secret: str):
     masked = mask(text.format(secret))
 
@@ -140,12 +140,12 @@ def test_what_is_pasted_with_a_secret_in_it_shows_nothing_of_it(text: str, secre
     assert "[REDACTED:" in masked
 
 
-@each("text", LEFT_ALONE)
+@parametrize_subtests("text", LEFT_ALONE)
 def test_what_only_looks_like_it_is_left_alone(text: str):
     assert text == mask(text)
 
 
-@each(
+@parametrize_subtests(
     "token",
     [
         "gh" + "p_" + made_up(36),
@@ -160,8 +160,10 @@ def test_a_token_that_no_word_begins_like_is_masked_right_behind_a_word(token):
     assert token[-12:] not in mask(f"export TOKEN_{token}")
 
 
-@each("beginning, length", [("gh" + "p_", 36), ("github" + "_pat_", 82), ("gl" + "pat-", 20), ("AI" + "za", 35)])
-@each("line_end", ["\n", "\r\n", "\n    ", "\n> ", "\n+"])
+@parametrize_subtests(
+    "beginning, length", [("gh" + "p_", 36), ("github" + "_pat_", 82), ("gl" + "pat-", 20), ("AI" + "za", 35)]
+)
+@parametrize_subtests("line_end", ["\n", "\r\n", "\n    ", "\n> ", "\n+"])
 def test_what_is_missing_of_a_token_at_a_line_end_is_masked_in_the_next_line(beginning, length, line_end):
     token = made_up(length)
     for first in (4, length // 2, length - 4):

@@ -9,7 +9,7 @@ from indexer.masking import rules as reader
 from indexer.masking.phrases import found_at, phrases_of
 from indexer.masking.rules import VENDORS, Vendor, compiled, rules_in
 from tests.indexer.masking.evaluation.expand import HOLE, Sample, filled
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 FOLDER = Path(reader.__file__).parent
 
@@ -39,7 +39,7 @@ def sample_of(template: str) -> Sample:
     return filled(template.replace("⏎", "\n").replace("␉", "\t"), random.Random(template))  # noqa: S311
 
 
-@each("vendor, template", vendors())
+@parametrize_subtests("vendor, template", vendors())
 def test_a_vendors_token_is_masked_as_what_it_is(vendor, template):
     follows = template.removeprefix(vendor.beginnings[0])
     for beginning in vendor.beginnings:
@@ -49,7 +49,7 @@ def test_a_vendors_token_is_masked_as_what_it_is(vendor, template):
         assert f"see [REDACTED:{vendor.kind}]" == mask(f"see {token}")
 
 
-@each("pattern, template", SHAPES)
+@parametrize_subtests("pattern, template", SHAPES)
 def test_a_shape_is_found_in_its_sample(pattern, template):
     sample = sample_of(template)
     found = [match[match.lastindex or 0] for match in compiled(pattern).finditer(sample.text)]
@@ -58,7 +58,7 @@ def test_a_shape_is_found_in_its_sample(pattern, template):
     assert all(any(secret in one for one in found) for secret in sample.secrets)
 
 
-@each("phrase, template", PHRASES)
+@parametrize_subtests("phrase, template", PHRASES)
 def test_a_phrase_finds_the_secrets_of_its_sample(phrase, template):
     sample = sample_of(template)
     found = [sample.text[span.start : span.end] for span in found_at(phrase, sample.text, [(0, len(sample.text))])]
@@ -68,14 +68,14 @@ def test_a_phrase_finds_the_secrets_of_its_sample(phrase, template):
     assert all(any(secret in one or one in secret for one in found) for secret in sample.secrets)
 
 
-@each("template", SAMPLES)
+@parametrize_subtests("template", SAMPLES)
 def test_the_sample_of_a_rule_is_masked(template):
     sample = sample_of(template)
 
     assert not [secret for secret in sample.secrets if secret in mask(sample.text)]
 
 
-@each("phrase, template", PHRASES)
+@parametrize_subtests("phrase, template", PHRASES)
 def test_a_variable_in_the_place_of_a_phrases_secret_stays(phrase, template):
     text = HOLE.sub("${SECRET}", template)
 
@@ -83,6 +83,6 @@ def test_a_variable_in_the_place_of_a_phrases_secret_stays(phrase, template):
     assert text == mask(text)
 
 
-@each("text", LEFT)
+@parametrize_subtests("text", LEFT)
 def test_what_a_rule_leaves_stays(text):
     assert text == mask(text)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from indexer.masking import mask as redact
 from indexer.masking import mask_parts
 from tests.indexer.masking.invented import ALNUM, BASE64_LINES, EVERY_TOKEN, HEX, KEY_BEGIN, KEY_END, UPPER, made_up
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 any_token = st.sampled_from(EVERY_TOKEN)
 #: Text that cannot be a part of a token, nor a name to which one is assigned.
@@ -255,23 +255,23 @@ LEFT_ALONE = [
 ]
 
 
-@each("kind, token", EVERY_TOKEN)
+@parametrize_subtests("kind, token", EVERY_TOKEN)
 def test_a_token_known_by_its_shape_is_replaced_by_its_kind(kind, token):
     assert f"see [REDACTED:{kind}] there" == redact(f"see {token} there")
 
 
-@each("kind, token", EVERY_TOKEN)
+@parametrize_subtests("kind, token", EVERY_TOKEN)
 def test_a_token_is_found_in_a_quoted_script_with_escaped_line_ends(kind, token):
     escaped = token.replace("\n", "\\n")
     assert f'"a = 1\\n[REDACTED:{kind}]\\nb = 2"' == redact(f'"a = 1\\n{escaped}\\nb = 2"')
 
 
-@each("kind, before, value, after", EVERY_ASSIGNMENT)
+@parametrize_subtests("kind, before, value, after", EVERY_ASSIGNMENT)
 def test_an_assigned_secret_is_masked_and_nothing_around_it(kind, before, value, after):
     assert f"{before}[REDACTED:{kind}]{after}" == redact(before + value + after)
 
 
-@each("text", LEFT_ALONE)
+@parametrize_subtests("text", LEFT_ALONE)
 def test_code_ids_paths_and_placeholders_are_left_alone(text):
     assert text == redact(text)
 
@@ -316,7 +316,7 @@ def test_the_more_telling_kind_names_a_secret_that_is_known_twice():
             assert f"MY_API_KEY=[REDACTED:{kind}]" == redact(f"MY_API_KEY={token}")
 
 
-@each("token", ["ghp" + "_" + made_up(60), "AIza" + made_up(60), "npm" + "_" + made_up(50)])
+@parametrize_subtests("token", ["ghp" + "_" + made_up(60), "AIza" + made_up(60), "npm" + "_" + made_up(50)])
 def test_a_token_that_is_longer_than_its_pattern_leaves_no_tail(token):
     assert "a [REDACTED] b" == re.sub(":[a-z-]+", "", redact(f"a {token} b"))
 
@@ -401,7 +401,7 @@ def test_a_key_that_is_cut_in_the_midst_of_a_line_leaves_no_piece():
     assert redact(key) == "[REDACTED:private-key]"
 
 
-@each(
+@parametrize_subtests(
     "parts",
     [
         ["it begins", "DB_PASSWORD=kX7m", "Q2zanW9pL4", "the end"],

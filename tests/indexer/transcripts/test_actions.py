@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, is_ours, read_by, runs_ours
 from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols
 from smart_fork.agents.codex.codec import failure_of
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
 JSON = st.recursive(
@@ -31,7 +31,7 @@ def symbols(*texts: str) -> list[str]:
     return list(found)
 
 
-@each(
+@parametrize_subtests(
     ("name", "arguments", "line"),
     [
         ("Bash", {"command": "pytest -q  \n tests"}, "run pytest -q tests"),
@@ -59,7 +59,7 @@ def test_an_action_is_one_line(name, arguments, line):
     assert describe(name, arguments) == line
 
 
-@each(
+@parametrize_subtests(
     "given", [PATCH, *({name: PATCH} for name in ("input", "patch", "patchText")), {"command": ["apply_patch", PATCH]}]
 )
 def test_a_patch_edits_its_files_however_an_agent_gives_it(given):
@@ -78,7 +78,7 @@ def test_a_call_with_one_text_is_a_patch_or_a_script(text, line):
     assert describe_raw("exec", text) == line
 
 
-@each(
+@parametrize_subtests(
     ("name", "namespace"),
     [
         ("mcp__smart-fork__smart_fork", ""),
@@ -97,7 +97,7 @@ def test_other_tools_are_not_ours():
     assert not is_ours("mcp__github__fork_repo", "mcp__github")
 
 
-@each(
+@parametrize_subtests(
     "command",
     [
         "smart-fork find 'retry'",
@@ -115,7 +115,7 @@ def test_a_shell_that_runs_us_answers_with_our_own_words(command):
     assert describe("Bash", {"command": command}) == ""
 
 
-@each(
+@parametrize_subtests(
     "command",
     [
         "cd ~/src/smart-fork && pytest -q",
@@ -129,7 +129,7 @@ def test_a_folder_of_our_name_is_somebody_s_work(command):
     assert describe("Bash", {"command": command}).startswith("run ")
 
 
-@each(
+@parametrize_subtests(
     ("output", "note"),
     [
         ("Exit code 2\nE   assert 1 == 2", "exit 2: E assert 1 == 2"),
@@ -146,7 +146,7 @@ def test_a_failure_is_its_status_and_first_line(output, note):
     assert error_note(output) == note
 
 
-@each(
+@parametrize_subtests(
     ("output", "note"),
     [
         ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\nProcess exited with code 3", ""),
@@ -213,7 +213,7 @@ def test_names_are_found_at_any_depth_of_arguments():
     assert list(known) == ["first_name", "deep_name"]
 
 
-@each(
+@parametrize_subtests(
     "output",
     [
         "export DB_PASSWORD={}",
@@ -244,7 +244,7 @@ def test_lines_of_a_key_are_no_names():
     assert symbols(f"before_it\n{key}\nbehind_it", f"cut_key\n{key[:900]}") == ["before_it", "behind_it", "cut_key"]
 
 
-@each(
+@parametrize_subtests(
     "arguments",
     [
         {"user": "app_user", "password": "aB3x-mixedCase_Part9"},
@@ -262,7 +262,7 @@ def test_a_secret_that_only_the_name_of_an_argument_tells_leaves_no_piece(argume
     assert set(found) - {"DB_PASSWORD"} == {"app_user"}
 
 
-@each(
+@parametrize_subtests(
     ("name", "arguments", "expected"),
     [
         ("Read", {"file_path": "/shop/a.py", "offset": 1}, ("/shop/a.py",)),

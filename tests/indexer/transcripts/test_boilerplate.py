@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from indexer.transcripts.texts import _INJECTED, _NOT_A_PERSON, RECALL_TAG, strip_boilerplate, strip_recall
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 PIECES = st.lists(
     st.sampled_from(
@@ -34,7 +34,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@each("tag", _INJECTED)
+@parametrize_subtests("tag", _INJECTED)
 def test_an_injected_element_is_taken_out_wherever_it_stands(tag):
     element = f'<{tag} kind="x">\nnot theirs <b>\n</{tag}>'
 
@@ -95,7 +95,7 @@ def test_of_an_editor_s_message_the_request_is_kept():
     assert strip_boilerplate(text) == "fix a.py"
 
 
-@each(
+@parametrize_subtests(
     "notice",
     [
         "Stop hook feedback:\n- [./before-stop]: read your change once more",
@@ -131,7 +131,7 @@ def test_marks_of_workers_are_taken_out():
     )
 
 
-@each(
+@parametrize_subtests(
     "text",
     [
         "[Request interrupted by user]",

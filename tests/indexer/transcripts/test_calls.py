@@ -6,7 +6,7 @@ import pytest
 
 from indexer.transcripts.calls import _NAMED, _NAMES, CommandPurpose, PendingCommands, purpose_of
 from indexer.transcripts.model import Proof
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 COMMITS, TESTS = CommandPurpose(True, False, False), CommandPurpose(False, True, False)
 HERE = "git commit -m \"$(cat <<'EOF'\nMend it; then | pipe\nEOF\n)\""
@@ -19,7 +19,7 @@ def test_no_way_to_name_a_deed_is_passed_over():
     assert [] == [name for name in _NAMES if name not in "|".join(ways)]
 
 
-@each(
+@parametrize_subtests(
     "line",
     ["git commit -m x", "git add . && git commit -qm 'a; b'", "git -C /x -c user.name=me commit", HERE,
      f"git add a && {HERE} && git push", "cd /x && GIT_EDITOR=true git commit --amend --no-edit", "bash -c 'git commit'"],
@@ -28,7 +28,7 @@ def test_a_commit_is_known(line):
     assert purpose_of(line).commits
 
 
-@each(
+@parametrize_subtests(
     "line",
     ["git log --grep commit", "git show HEAD", "git commit --dry-run", "git commit -h", "echo git commit", "commit",
      "git commit-tree x", "grep 'git commit' a", "gh pr create --title 'git commit'", "git help commit"],
@@ -39,7 +39,7 @@ def test_what_only_speaks_of_a_commit_is_none(line):
     assert deed is None or not deed.commits
 
 
-@each(
+@parametrize_subtests(
     "line",
     ["pytest -q", "uv run pytest", "python -m pytest a", "python3 -m unittest", "python manage.py test", "tox", "npm test",
      "npm t", "npm run test:unit", "yarn e2e-tests", "pnpm --filter web test", "npx vitest run", "npx jest a", "bun test",
@@ -62,7 +62,7 @@ def test_what_only_speaks_of_tests_is_none(line):
     assert purpose_of(line) is None
 
 
-@each("behind", [" | tail -5", "; echo done", " || true", " &", " 2>&1 | tee log", "\necho done"])
+@parametrize_subtests("behind", [" | tail -5", "; echo done", " || true", " &", " 2>&1 | tee log", "\necho done"])
 def test_what_stands_behind_a_command_hides_how_it_has_gone(behind):
     assert purpose_of(f"pytest -q{behind}").hidden
     assert not purpose_of(f"set -o pipefail; cd x; pytest -q{' | tail' if behind == ' | tail -5' else ''}").hidden
@@ -78,7 +78,7 @@ def proof(line: str, output: str, said: bool | None = None) -> Proof:
     return PendingCommands(deeds.kept(), not_run=NOT_RUN).end("c", output, said=said)
 
 
-@each(
+@parametrize_subtests(
     ("line", "output", "said", "proves"),
     [
         ("git commit -m x", "[main 1a2b3c4] x\n 1 file changed", True, Proof.COMMITTED),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.commands import WorkCommands
 from indexer.transcripts.line_hashes import error_signatures, line_shape, text_hashes
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_-", min_size=1, max_size=12)
 PATHS = st.lists(NAMES, min_size=1, max_size=5).map(lambda names: "/" + "/".join(names))
@@ -46,7 +46,7 @@ def test_a_plain_line_stays_as_it_is(text):
     assert line_shape(line_shape(text)) == line_shape(text)
 
 
-@each(
+@parametrize_subtests(
     "output",
     [
         "",
@@ -82,7 +82,7 @@ def test_without_the_key_nobody_can_tell_which_line_a_hash_is_of():
     assert text_hashes(["a"], b"one") != text_hashes(["a"], b"other")
 
 
-@each(
+@parametrize_subtests(
     ("one", "other", "same"),
     [
         ("cd /tmp && go test ./...", "go test ./internal -run X 2>&1 | tail", True),
@@ -100,7 +100,7 @@ def test_what_only_looks_runs_nothing():
     assert () == WorkCommands.of("cd /tmp; ls -l | grep x && cat y && git status && git log -1")
 
 
-@each(
+@parametrize_subtests(
     ("line", "does"),
     [
         ("npm install", True),

@@ -13,7 +13,7 @@ from indexer.masking import Masked
 from indexer.transcripts import reader_state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from indexer.transcripts.reader_state import Warm, count, is_path, pack, unpack, utc
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TURNS = st.builds(
@@ -55,20 +55,20 @@ def test_a_state_of_another_version_is_not_used(monkeypatch):
     assert unpack(kept) is None
 
 
-@each("cut", [0, 1, 9, 15, -9, -1])
+@parametrize_subtests("cut", [0, 1, 9, 15, -9, -1])
 def test_a_damaged_state_is_not_used(cut):
     kept = pack({"a": "text"}, {}, [Turn("1", None, "user", "")])
 
     assert unpack(kept[:cut]) is None
 
 
-@each("content", [b"", b"null", b"[1]", b"[2, {}]\n[[1]]", b"[2, {}]\n7", b"x"])
+@parametrize_subtests("content", [b"", b"null", b"[1]", b"[2, {}]\n[[1]]", b"[2, {}]\n7", b"x"])
 def test_a_state_of_another_shape_is_not_used(content):
 
     assert unpack(gzip.compress(content)) is None
 
 
-@each(
+@parametrize_subtests(
     ("given", "expected"),
     [
         ("2026-07-01T10:00:00.123Z", "2026-07-01T10:00:00.123Z"),
@@ -90,7 +90,7 @@ def test_times_of_all_forms_are_compared_as_one(given, expected):
     assert utc(given) == expected
 
 
-@each(
+@parametrize_subtests(
     "given",
     [
         "",
@@ -126,7 +126,7 @@ def test_any_value_is_a_time_in_utc_or_none(value):
     assert found == utc(found)
 
 
-@each("value", [None, True, -1, 0, 1.5, "7", 2**63, 2**64 - 1, [], {}])
+@parametrize_subtests("value", [None, True, -1, 0, 1.5, "7", 2**63, 2**64 - 1, [], {}])
 def test_what_is_no_number_of_things_counts_nothing(value):
     assert count(value) == 0
 
@@ -153,6 +153,8 @@ def test_what_is_kept_has_no_secret_of_a_turn():
     assert (("\n", "a.py"), ("\n",)) == (turn.tool_calls[0].edits, turn.tool_calls[0].reads)
 
 
-@each("facts", [{"cwd": f"/srv/{SECRET}"}, {"cwds": ["/srv", f"/srv/{SECRET}"]}, {"ran_in": {f"/srv/{SECRET}": 1}}])
+@parametrize_subtests(
+    "facts", [{"cwd": f"/srv/{SECRET}"}, {"cwds": ["/srv", f"/srv/{SECRET}"]}, {"ran_in": {f"/srv/{SECRET}": 1}}]
+)
 def test_of_a_log_whose_facts_hold_a_secret_nothing_is_kept(facts):
     assert b"" == pack(facts, {}, [])

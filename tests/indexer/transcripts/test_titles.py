@@ -21,7 +21,7 @@ from tests.indexer.transcripts.records import (
     read_codex,
     user,
 )
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SAY_NOTHING = [
     "q", "hi", "8", "167", "y", "continue", "Continue.", "ok, go on please", "yes!", "/clear", "/specify", "/workflows:review",
@@ -38,12 +38,12 @@ SAY_SOMETHING = [
 ]  # fmt: skip
 
 
-@each("prompt", SAY_NOTHING)
+@parametrize_subtests("prompt", SAY_NOTHING)
 def test_a_prompt_that_says_nothing_is_no_title_where_another_says_something(prompt):
     assert "add retry to the uploader" == title_of("", [prompt, "add retry to the uploader"])
 
 
-@each("prompt", SAY_SOMETHING)
+@parametrize_subtests("prompt", SAY_SOMETHING)
 def test_a_prompt_that_says_something_is_the_title(prompt):
     assert says_something(prompt)
 
@@ -53,7 +53,7 @@ def test_a_session_whose_prompts_all_say_nothing_is_called_after_the_first(promp
     assert next(filter(None, prompts)) == title_of("", prompts)
 
 
-@each(
+@parametrize_subtests(
     ("prompt", "title"),
     [
         ("## Goal\n\nfix the race", "Goal fix the race"),
@@ -74,7 +74,7 @@ def test_a_title_is_one_line_without_marks_of_markdown(prompt, title):
     assert title == title_of("", [prompt])
 
 
-@each("by_agent", ["API Error: Request timed out.", "Invalid API key · Please run /login", "…", "8"])
+@parametrize_subtests("by_agent", ["API Error: Request timed out.", "Invalid API key · Please run /login", "…", "8"])
 def test_what_an_agent_says_where_it_could_make_no_title_is_none(by_agent):
     assert "fix the race" == title_of("", ["fix the race"], by_agent=by_agent)
 
@@ -83,7 +83,7 @@ def test_a_name_that_a_person_gave_counts_whatever_it_says():
     assert "8" == title_of("8", ["fix the race"], by_agent="Race in the uploader")
 
 
-@each("piece", ["/a", "'", "# ", "\\", "[", "@", "a'", "- \n"])
+@parametrize_subtests("piece", ["/a", "'", "# ", "\\", "[", "@", "a'", "- \n"])
 def test_a_huge_prompt_is_looked_at_in_a_bounded_way(piece):
     assert len(title_of("", [piece * 200_000] * 30)) <= 100
 

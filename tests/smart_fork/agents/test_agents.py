@@ -9,7 +9,7 @@ import pytest
 from indexer.transcripts.base import AgentAdapter, Agents, UnknownAgentError
 from smart_fork.agents.checkpoint_log import WithCheckpoints
 from smart_fork.agents.log_readers import OWN, READERS
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 def test_each_agent_is_found_by_its_name():
@@ -17,7 +17,7 @@ def test_each_agent_is_found_by_its_name():
     assert list(READERS) == [READERS[name] for name in READERS.names]
 
 
-@each("name", ["", "Claude", "unknown", "claude/../codex", "x\x1b[2J"])
+@parametrize_subtests("name", ["", "Claude", "unknown", "claude/../codex", "x\x1b[2J"])
 def test_an_unknown_name_is_an_error_that_says_which_are_known(name):
     with pytest.raises(UnknownAgentError) as caught:
         READERS[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smart_fork.agents import AGENTS
 from tests.smart_fork.forks import said
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SHELL = {"stdout": "", "stderr": "", "interrupted": False, "backgroundTaskId": "b1"}
 BEGUN = {
@@ -55,7 +55,7 @@ def running(records: list[dict], agent: str = "claude", since: str = "") -> list
     return [(task.id, task.what) for task in AGENTS.tail_of(agent).running_tasks(records, since)]
 
 
-@each("begun", BEGUN.values())
+@parametrize_subtests("begun", BEGUN.values())
 def test_what_claude_code_has_begun_runs_until_its_log_tells_of_its_end(begun):
     given, result = begun
     assert [("b1", "pnpm dev")] == running(answered(result, given))
@@ -63,7 +63,7 @@ def test_what_claude_code_has_begun_runs_until_its_log_tells_of_its_end(begun):
         assert [] == running(answered(result, given) + records)
 
 
-@each("records", GOING_ON.values())
+@parametrize_subtests("records", GOING_ON.values())
 def test_what_is_told_of_a_task_need_not_be_its_end(records):
     assert [("b1", "pnpm dev")] == running(answered(SHELL, {"command": "pnpm dev"}) + records)
 

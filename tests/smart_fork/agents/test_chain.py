@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from smart_fork.agents.tree import Chain
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 IDS = st.sampled_from("abcdefgh")
 RECORDS = st.lists(st.tuples(st.sampled_from(["link", "prompt", "answer"]), IDS, IDS | st.none()), max_size=14)
@@ -49,7 +49,7 @@ def test_a_link_that_leads_nowhere_goes_on_with_what_stands_before():
     assert "abc" == ids(found)
 
 
-@each(
+@parametrize_subtests(
     "alive, after_gap, records",
     [
         ("abcd", "c", [("b", "a"), ("c", "gone"), ("d", "c")]),
@@ -74,7 +74,9 @@ def test_a_gap_before_a_link_is_one_before_the_turn_that_follows():
     assert "c" == found.after_gap
 
 
-@each("then, now, gap", [("00:00:01", "00:00:06", ""), ("00:00:00", "00:00:06", "c"), ("00:00:07", "00:00:06", "c")])
+@parametrize_subtests(
+    "then, now, gap", [("00:00:01", "00:00:06", ""), ("00:00:00", "00:00:06", "c"), ("00:00:07", "00:00:06", "c")]
+)
 def test_a_missing_record_of_the_last_five_seconds_is_no_gap(then, now, gap):
     found = chain(turn("a", None), replace(turn("b", "a"), timestamp=f"2026-11-28T{then}Z"))
     found.link("x", "gone", f"2026-11-28T{now}Z")
@@ -162,7 +164,7 @@ def test_a_last_prompt_written_after_its_answer_keeps_the_answer():
     assert "abcd" == ids(found)
 
 
-@each("parents", ["b a", "a", "c a b", "b c a", "- c b", "- d b c", "b a b c", "d a b c"])
+@parametrize_subtests("parents", ["b a", "a", "c a b", "b c a", "- c b", "- d b c", "b a b c", "d a b c"])
 def test_turns_of_a_circle_stand_as_in_the_file(parents):
     names = "abcd"[: len(parents.split())]
     above = [None if parent == "-" else parent for parent in parents.split()]

@@ -5,14 +5,14 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.errors import Usage
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 def test_each_cutter_is_found_by_its_name():
     assert list(AGENTS.cutters()) == [AGENTS.cutter_of(tool) for tool in AGENTS.cuttable()]
 
 
-@each("tool", ["", "Claude", Transcript.UNKNOWN, "auto", "rollout"])
+@parametrize_subtests("tool", ["", "Claude", Transcript.UNKNOWN, "auto", "rollout"])
 def test_an_unknown_tool_is_an_error_and_never_another_one(tool):
     with pytest.raises(Usage, match="Unknown tool") as error:
         AGENTS.cutter_of(tool)

@@ -5,7 +5,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import ForkBase, base_of
 from smart_fork.errors import Usage
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ def test_each_agent_has_its_own(facet):
     assert list(AGENTS.startable()) == [facet(name).name for name in AGENTS.startable()]
 
 
-@each("name", ["", "Claude", "unknown"])
-@each(
+@parametrize_subtests("name", ["", "Claude", "unknown"])
+@parametrize_subtests(
     "facet",
     [
         AGENTS.copier_of,
@@ -37,7 +37,7 @@ def test_an_unknown_agent_is_refused_by_its_name(facet, name):
     assert f"Agents are: {', '.join(agent.name for agent in AGENTS)}." == error.value.hint
 
 
-@each(
+@parametrize_subtests(
     "facet",
     [
         AGENTS.copier_of,
@@ -54,7 +54,7 @@ def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(face
         facet("cursor")
 
 
-@each("agent", [agent.name for agent in AGENTS if "shared" in agent.lacks])
+@parametrize_subtests("agent", [agent.name for agent in AGENTS if "shared" in agent.lacks])
 def test_why_something_is_not_done_with_an_agent_is_said(agent):
     with pytest.raises(Usage, match="not shared") as error:
         AGENTS.forms_of(agent)
@@ -62,7 +62,7 @@ def test_why_something_is_not_done_with_an_agent_is_said(agent):
     assert AGENTS[agent].lacks["shared"][1:] in error.value.hint
 
 
-@each(
+@parametrize_subtests(
     ("header", "expected"),
     [
         ({}, None),

@@ -14,7 +14,7 @@ from smart_fork.agents.login_variables import note_variables, note_variables_of_
 from smart_fork.agents.programs import Program
 from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import FakeProcesses
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 CLAUDE, CODEX = AGENTS.login_of("claude"), AGENTS.login_of("codex")
 HELP = "  --fork-session  Fork\n  auth  Manage authentication\n  fork  Fork\n  login  Manage login"
@@ -80,7 +80,7 @@ def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
     assert Program.standing(login, {}, str(home / "none"), Processes()).logged_in is None
 
 
-@each(
+@parametrize_subtests(
     ("login", "env"),
     [
         (CLAUDE, {"ANTHROPIC_API_KEY": "x"}),

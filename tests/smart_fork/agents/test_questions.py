@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from smart_fork.agents.screen import Question, Screen
 from tests.smart_fork import screens
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
-@each(
+@parametrize_subtests(
     ("screen", "begins", "options"),
     [
         (screens.CLAUDE_TRUST, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
@@ -38,7 +38,7 @@ def test_a_question_is_its_text_and_its_options(screen, begins, options):
     assert "PERM" not in question.text
 
 
-@each(
+@parametrize_subtests(
     "screen",
     [screens.CLAUDE_IDLE, screens.CLAUDE_WORKING, screens.CODEX_IDLE, "", "\n\n", "$ 1. foo", "❯ 1. a\n  2. b"],
 )
@@ -90,7 +90,7 @@ def test_an_agent_that_works_says_so():
     assert not Screen().works("esc to interrupt" + 30 * "\nsaid since")
 
 
-@each(
+@parametrize_subtests(
     ("screen", "text", "held"),
     [
         (screens.CLAUDE_IDLE, "choose", False),  # said before

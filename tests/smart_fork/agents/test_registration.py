@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.settings import statements
 from smart_fork.agents.settings import JsonRegistration, Registration, UnsuitableError
 from smart_fork.errors import SmartForkError
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 PROGRAM = "/opt/tools/bin/smart-fork"
 WORDS = (PROGRAM, "mcp")
@@ -67,7 +67,7 @@ def test_a_server_is_started_where_the_entry_is_ours_and_its_program_is_there(ho
     assert starts == CODEX.starts()
 
 
-@each(("way", "text"), CASES)
+@parametrize_subtests(("way", "text"), CASES)
 def test_an_entry_is_added_beside_all_others(way, text):
     entry = way.wanted(WORDS, {}, None)
 
@@ -81,7 +81,7 @@ def test_an_entry_is_added_beside_all_others(way, text):
     assert made == way.put(made, entry)
 
 
-@each(("way", "text"), CASES)
+@parametrize_subtests(("way", "text"), CASES)
 def test_without_the_entry_the_settings_say_what_they_said(way, text):
     made = way.put(text, way.wanted(WORDS, {}, None))
 
@@ -163,7 +163,7 @@ def test_codex_passes_on_little_and_claude_code_all_but_its_own_session():
     assert {"HOME": "/h", "PATH": "/b", "SECRET": "x", "CLAUDECODE": "1"} == CLAUDE.environment(env, {})
 
 
-@each(
+@parametrize_subtests(
     ("way", "text"),
     [
         (CLAUDE, ""),
@@ -185,7 +185,7 @@ def test_settings_that_cannot_be_edited_safely_are_refused(way, text):
         way.put(text, way.wanted(WORDS, {}, way.value(text)))
 
 
-@each("text", TOML)
+@parametrize_subtests("text", TOML)
 def test_the_statements_of_a_toml_text_are_all_of_it(text):
     assert text == "".join(one.text for one in statements(text))
 

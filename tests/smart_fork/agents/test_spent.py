@@ -7,7 +7,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import TokenUse
 from tests.smart_fork.forks import write_log
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SINCE = "2026-01-01T00:00:02.000Z"
 BEFORE, AFTER = "2026-01-01T00:00:01.000Z", "2026-01-01T00:00:03.000Z"
@@ -83,7 +83,7 @@ GEMINI_TOKENS = {"input": 900, "output": 7, "thoughts": 3, "cached": 800, "total
 COPILOT_USAGE = {"inputTokens": 5_560, "outputTokens": 7, "cacheReadTokens": 5_000, "cacheWriteTokens": 500}
 
 
-@each(
+@parametrize_subtests(
     ("agent", "records", "use", "words"),
     [
         (
@@ -124,7 +124,7 @@ def test_a_first_answer_took_what_the_log_says_of_it(tmp_path, agent, records, u
     assert (use, words) == (found, str(found))
 
 
-@each("odd", [-5, 1 << 60, True, "9", 1.5, [], {}])
+@parametrize_subtests("odd", [-5, 1 << 60, True, "9", 1.5, [], {}])
 def test_what_is_no_number_of_tokens_is_not_known(tmp_path, odd):
     claudes, qwens = claude_cached("a", odd, odd, 8, odd), qwen({**QWEN_USAGE, "cachedContentTokenCount": odd})
 
@@ -136,7 +136,7 @@ def test_what_is_no_number_of_tokens_is_not_known(tmp_path, odd):
     )
 
 
-@each(
+@parametrize_subtests(
     ("agent", "records"),
     [
         ("claude", []),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.smart_fork.cli.test_commands import DONE, RETRY
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 CACHED = "still cached for about 23 minutes"
 SESSION = "60309e1e-0000-4000-8000-000000000001"
@@ -63,7 +63,7 @@ def written(world, shop: Path, *exchanges: timedelta, **more: object) -> list[di
 
 
 @pytest.mark.usefixtures("programs")
-@each(
+@parametrize_subtests(
     ("options", "is_cached"),
     [
         ((), True), (("--at", "3"), True), (("--at", "1"), True),

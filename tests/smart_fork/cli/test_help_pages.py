@@ -13,7 +13,7 @@ from smart_fork.cli.command import add_examples, examples
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import command_line
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 MOST_WORDS = 12
 BANNED = ("whose", "whoever", "somebody", "nobody", "anew", "at once", "that of", "those of", "as far as", "told of")
@@ -36,7 +36,7 @@ def said(command: Any) -> list[str]:
     return [re.sub(r": [a-z]+(, [\w -]+)+", "", text) for text in texts]
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_every_help_page_ends_with_two_examples(page):
     add_examples(PAGES[page], page)
 
@@ -44,7 +44,7 @@ def test_every_help_page_ends_with_two_examples(page):
     assert all(f"smart-fork {example}" in PAGES[page].epilog for example in examples(page))
 
 
-@each("example", examples())
+@parametrize_subtests("example", examples())
 def test_the_examples_are_commands_that_are_understood(example):
     words = shlex.split(re.split(r" [<|]", example)[0])
     command: Any = ALL
@@ -54,14 +54,14 @@ def test_the_examples_are_commands_that_are_understood(example):
     command.make_context("smart-fork", words)
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_no_sentence_of_a_help_page_is_long(page):
     sentences = [one for text in said(PAGES[page]) for one in re.split(r"[.!?:] ", text)]
 
     assert [] == [one for one in sentences if len(one.split()) > MOST_WORDS]
 
 
-@each("page", PAGES)
+@parametrize_subtests("page", PAGES)
 def test_a_help_page_speaks_plainly(page):
     words = " ".join(said(PAGES[page])).lower()
 
@@ -88,7 +88,7 @@ def listed(text: str) -> set[str]:
     return set(re.findall(r"^│ (\w+)", text, re.MULTILINE)) & set(COMMANDS)
 
 
-@each("word", ("--help", "help"))
+@parametrize_subtests("word", ("--help", "help"))
 def test_the_list_has_what_people_type_and_begins_with_examples(run, word):  # noqa: F811
     told = run(word).out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from indexer.settings import VARIABLES, Setting
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 NONSENSE = {
     **dict.fromkeys(("INDEXING", "BACKGROUND", "KEEP_TRANSCRIPTS", "CHECKPOINTS", "PRELOAD", "SERVICE"), "maybe"),
@@ -16,7 +16,7 @@ NONSENSE = {
 }
 
 
-@each(("name", "value"), NONSENSE.items())
+@parametrize_subtests(("name", "value"), NONSENSE.items())
 def test_a_command_refuses_it_and_says_what_is_allowed(run, monkeypatch, name, value):
     with monkeypatch.context() as patched:
         patched.setenv(f"SMART_FORK_{name}", value)

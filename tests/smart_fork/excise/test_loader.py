@@ -42,7 +42,7 @@ from smart_fork.excise import (
 from smart_fork.excise.transcript import load_numbered, locate_transcript, parse_ranges
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 
 def lines(path: Path, *found: bytes) -> Path:
@@ -172,7 +172,7 @@ def test_the_newest_session_of_claude(home, claude_session):
         discover_newest_claude()
 
 
-@each(
+@parametrize_subtests(
     ("words", "expected"),
     [
         ("5-7,9", [(5, 7), (9, 9)]),
@@ -186,7 +186,7 @@ def test_ranges(words, expected):
     assert expected == parse_ranges(words, 10)
 
 
-@each(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
+@parametrize_subtests(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
 def test_what_is_no_range(words, says):
     """E-070."""
     with pytest.raises(Usage) as error:

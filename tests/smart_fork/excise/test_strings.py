@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from smart_fork.agents.cuts.model import searchable_texts
 from smart_fork.excise.cut_plan import map_texts
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
-@each("name", ["hash", "snapshot", "value", "output"])
+@parametrize_subtests("name", ["hash", "snapshot", "value", "output"])
 def test_what_a_tool_gives_back_is_read_whatever_its_fields_are_called(name):
     record = {"uuid": "u1", "result": {name: "said"}}
 

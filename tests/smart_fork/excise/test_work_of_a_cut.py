@@ -26,7 +26,7 @@ from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_propagation import indexed
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 from tests.smart_fork.world import WordsModel
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 WORDS = tuple(f"{first}{second}" for first in ("tam", "rok", "vel", "sun") for second in ("bor", "lit", "kan", "mer"))
 SHORT, LONG = 20, 60
@@ -95,7 +95,7 @@ def growth(work: Counter[str], ask, made) -> dict[str, float]:
     return {name: (long[name] - short.get(name, 0)) / (LONG - SHORT) for name in long}
 
 
-@each(
+@parametrize_subtests(
     "made, most",
     [
         (claude_log, {"decoded": 75, "fields": 210, "previews": 6}),  # of 4 lines, and 4 of the copy
@@ -109,7 +109,9 @@ def test_a_cut_reads_each_line_of_a_session_a_few_times_and_masks_only_prompts(s
     assert more["previews"] > 0
 
 
-@each("made, most", [(claude_log, {"decoded": 55, "fields": 210}), (codex_log, {"decoded": 30, "fields": 120})])
+@parametrize_subtests(
+    "made, most", [(claude_log, {"decoded": 55, "fields": 210}), (codex_log, {"decoded": 30, "fields": 120})]
+)
 def test_verify_reads_each_line_a_few_times_whatever_was_cut(shop, work, made, most):
     def ask(session_id: str) -> None:
         cut(Request(session_id, "4", force=True))
@@ -194,7 +196,7 @@ def test_a_preview_of_a_long_text_masks_its_beginning_alone(monkeypatch):
     assert sum(masked) < 10_000
 
 
-@each(
+@parametrize_subtests(
     "secret",
     [
         "-----BEGIN RSA PRIVATE KEY-----\n" + "Zm9yIHRlc3Rz" * 9_000 + "\n-----END RSA PRIVATE KEY-----\n",

@@ -16,7 +16,7 @@ from indexer.transcripts.line_hashes import comparable_lines, line_hashes, notin
 from smart_fork.errors import NotFound, Usage
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 #: All sessions of the world are before this time, in seconds.
 LATER = 1_780_000_000
@@ -389,7 +389,7 @@ def test_the_command_names_the_share_and_the_fork(world, shop, run):  # noqa: F8
     assert session[:8] in found.err
 
 
-@each(
+@parametrize_subtests(
     ("name", "given"),
     [
         ("Edit", {"file_path": "/a", "old_string": "the old line", "new_string": "the old line\nthe new line\n"}),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from smart_fork.finding.results import language_of, most_are_in
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
-@each(
+@parametrize_subtests(
     ("text", "language"),
     [
         ("retry the upload", "English"),

@@ -12,7 +12,7 @@ from smart_fork.finding.request import FindRequest
 from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.forks import choosing
 from tests.smart_fork.world import World
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 KNOWS = (
     "people cannot sign in once their password has expired",
@@ -61,7 +61,7 @@ def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engin
     assert answer["error"].startswith("Nothing was forked")
 
 
-@each(
+@parametrize_subtests(
     "question",
     [
         "exprieed passwrod canot sgin",
@@ -74,6 +74,6 @@ def test_of_misspelled_words_and_other_languages_no_chance_is_known(world, shop,
     assert find(FindRequest(question), engine, shop).language_notice
 
 
-@each("question", [NOTHING, "integrate subscriptions with monthly upgrades", "E0451", "frobnicate"])
+@parametrize_subtests("question", [NOTHING, "integrate subscriptions with monthly upgrades", "E0451", "frobnicate"])
 def test_of_a_question_in_english_that_nothing_answers_the_chance_is_known(world, shop, engine, question):
     assert not find(FindRequest(question), engine, shop).language_notice

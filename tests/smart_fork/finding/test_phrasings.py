@@ -16,13 +16,13 @@ from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, check_also, further
 from smart_fork.finding.search import embedded
 from tests.smart_fork.world import BrokenModel, WordsModel
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"
 GERMAN = "Wiederholungsversuche beim Hochladen einbauen"
 
 
-@each(
+@parametrize_subtests(
     ("also", "told"),
     [
         ("one text", "also must be a list of texts, not"),
@@ -44,7 +44,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_read(also, told):
     assert len(error.value.message) < 300
 
 
-@each("also", [None, [], (), ["x" * MAX_PHRASING_CHARACTERS] * MAX_PHRASINGS, ["\0\ud800", "  "]])
+@parametrize_subtests("also", [None, [], (), ["x" * MAX_PHRASING_CHARACTERS] * MAX_PHRASINGS, ["\0\ud800", "  "]])
 def test_none_and_lists_of_texts_can_be_asked(also):
     check_also(also)
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.finding.qmd import NotJson, location_of, results_in, text_of
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ONE, OTHER = {"file": "qmd://a/1.md", "score": 0.5}, {"file": "qmd://a/2.md", "score": 0.25}
 BOTH = [ONE, OTHER]
 
 
-@each(
+@parametrize_subtests(
     ("printed", "results"),
     [
         (json.dumps(BOTH), BOTH),
@@ -44,7 +44,7 @@ def test_all_shapes_are_read_whatever_is_printed_around_them(printed, results):
     assert results_in(printed) == results
 
 
-@each(
+@parametrize_subtests(
     "printed",
     [
         "Segmentation fault",
@@ -80,7 +80,7 @@ def test_an_answer_that_is_cut_off_anywhere_gives_no_results(length):
         assert (results_in(json.dumps(BOTH, indent=2)[:length]), length) == ([], 0)
 
 
-@each(
+@parametrize_subtests(
     ("result", "place", "text"),
     [
         ({"path": "p", "snippet": "s"}, "p", "s"),

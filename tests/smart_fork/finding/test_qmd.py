@@ -19,7 +19,7 @@ from smart_fork.system import call_context
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, located
 from tests.smart_fork.forks import eventually
 from tests.support import forkserver
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("qmd")
 
@@ -62,7 +62,7 @@ class TestTheChain:
         assert "qmd search failed: boom search" in answer["qmd_error"]
         assert [one["session_id"] for one in answer["fallback_sessions"]] == [knows]
 
-    @each(
+    @parametrize_subtests(
         ("failure", "reason"),
         [
             ({"code": 3}, "qmd query failed: <no stderr>"),
@@ -101,7 +101,7 @@ class TestTheChain:
 
         assert world.find(RETRY, shop, agent_type="claude")["qmd_command"] == "query"
 
-    @each("printed", ["No results found.\n", "[]", ""])
+    @parametrize_subtests("printed", ["No results found.\n", "[]", ""])
     def test_no_results_are_an_answer(self, world, shop, knows, qmd, printed):
         qmd.answers("query", printed)
 
@@ -166,14 +166,14 @@ def test_how_long_a_search_may_take_is_a_setting(said, seconds):
 class TestTheIntent:
     """F-035."""
 
-    @each("intent", ["-n retry", "--help", "a 'b' \"c\" `id` $(id) ; rm", "--collection=mine x"])
+    @parametrize_subtests("intent", ["-n retry", "--help", "a 'b' \"c\" `id` $(id) ; rm", "--collection=mine x"])
     def test_it_is_one_argument_and_never_an_option(self, world, shop, knows, qmd, intent):
         world.find(intent, shop, agent_type="claude")
 
         argv = [call["argv"] for call in qmd.calls if call["argv"][0] == "query"][-1]
         assert argv == ["query", "-c", "claude-sessions", "--json", "-n", "50", "--", intent]
 
-    @each("kind", ["lex", "vec", "HYDE", "intent", "expand"])
+    @parametrize_subtests("kind", ["lex", "vec", "HYDE", "intent", "expand"])
     def test_it_is_no_query_of_another_kind(self, world, shop, knows, qmd, kind):
         world.find(f"{kind}: retry\nlex: uploader", shop, agent_type="claude")
 
@@ -219,7 +219,7 @@ class TestWhatItSays:
         assert answer["skipped"] == 18
 
     @pytest.mark.thorough
-    @each(
+    @parametrize_subtests(
         "place",
         [
             "qmd://claude-sessions/{id}.md",
@@ -234,7 +234,7 @@ class TestWhatItSays:
         assert world.ids(RETRY, shop, agent_type="claude") == [knows]
 
     @pytest.mark.thorough
-    @each("prefix", ["", "{}: ", "  {}│ "])
+    @parametrize_subtests("prefix", ["", "{}: ", "  {}│ "])
     def test_a_document_by_another_name_is_looked_up(self, world, shop, knows, qmd, prefix):
         """F-052, F-053."""
         url = "qmd://claude-sessions/another-name.md"

@@ -19,7 +19,7 @@ from smart_fork.finding.query import (
     words_of,
 )
 from smart_fork.finding.results import is_mostly_not_latin
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 HOSTILE = [
     'say "hello" AND NOT world',
@@ -98,7 +98,7 @@ def test_an_intent_is_bounded_and_free_of_what_no_program_takes():
     assert len(any_of("word" * 1000)) < 100
 
 
-@each(
+@parametrize_subtests(
     ("text", "foreign"),
     [
         ("add retry to the uploader", False),
@@ -135,7 +135,7 @@ def test_any_name_is_a_query_that_sqlite_takes(index, text):
         matches(index, name)
 
 
-@each(
+@parametrize_subtests(
     ("asked", "is_of_it"),
     [
         ("look at the changes in this branch", True),
@@ -161,7 +161,7 @@ def test_a_question_may_be_of_the_branch_that_is_checked_out(asked, is_of_it):
     assert is_of_this_branch(asked) is is_of_it
 
 
-@each(
+@parametrize_subtests(
     ("branch", "says"),
     [
         ("feature/add-retry_to-upload", "add retry to upload"),
@@ -176,7 +176,7 @@ def test_the_name_of_a_branch_says_words_of_its_work(branch, says):
     assert branch_words(branch) == says
 
 
-@each(
+@parametrize_subtests(
     ("asked", "terms"),
     [
         ("https://git.example/shop/till/pull/12/files review", '"review" OR "pull 12" OR "pr 12"'),

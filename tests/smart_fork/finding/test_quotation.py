@@ -9,7 +9,7 @@ import pytest
 from indexer.store.base import Placement
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.quotations import quotations, snippet, tidied
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 TEXT = "User: please mend the uploader\nIt fails on Mondays.\nI looked at it. The retry had no backoff.\n\nNow it waits.\nrun pytest -q"
 VOICES = ((TEXT.index("I looked"), "assistant"), (TEXT.index("run"), "action"))
@@ -25,7 +25,7 @@ def quoted(one: Candidate, limit: int = 500, nearness: object = None) -> tuple[s
     return found.said_by, found.text
 
 
-@each(
+@parametrize_subtests(
     ("asked", "by", "text"),
     [
         (["uploader"], "user", "please mend the uploader\nIt fails on Mondays."),
@@ -105,7 +105,7 @@ SHOWN = [
 ]
 
 
-@each(("text", "expected"), SHOWN)
+@parametrize_subtests(("text", "expected"), SHOWN)
 def test_what_is_shown_has_no_blank_lines_and_no_bare_marks(text, expected):
     assert expected == tidied(text)
 

@@ -11,7 +11,7 @@ from smart_fork.finding.request import FindRequest
 from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
-from tests.support.cases import each, thorough_except, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except, thorough_except_first
 
 QUESTIONS = [
     *HOSTILE,
@@ -60,7 +60,7 @@ def test_rows_of_six_words_on_average_are_ranked_by_the_words_that_they_have(wor
     assert other == world.find("retry kappa", shop)["results"][0]["session_id"]
 
 
-@each(
+@parametrize_subtests(
     ("question", "said"),
     [
         ("验证码", "登录页面的验证码刷新失败"),
@@ -82,7 +82,7 @@ def test_words_inside_a_run_without_spaces_are_found(world, shop, question, said
     assert best["match"]["words"]
 
 
-@each("question", QUESTIONS)
+@parametrize_subtests("question", QUESTIONS)
 def test_any_question_is_answered_from_no_session(world, shop, question):
     answered_from_none = world.find(question, shop)
     assert [] == answered_from_none["results"]

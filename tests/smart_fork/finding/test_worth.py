@@ -14,7 +14,7 @@ from smart_fork.repository.history import Drift
 from smart_fork.system.processes import Processes
 from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import Did, git
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ASK, DONE = "> add retry to the uploader", "the uploader retries now"
 COMMIT = Did("Bash", {"command": "git commit -m x"}, "[main 1a2b3c4] x")
@@ -169,7 +169,7 @@ def hit(score: float):
     return SimpleNamespace(score=score)
 
 
-@each(
+@parametrize_subtests(
     ("scores", "many"),
     [
         ((0.5, 0.451, 0.449), 2),

@@ -30,7 +30,7 @@ from tests.smart_fork.forking.test_handover_text import HERE, NEW
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did, World
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 RECEIVING = [agent.name for agent in AGENTS if agent.forms]
 _ALNUM = string.ascii_letters + string.digits
@@ -90,7 +90,7 @@ def left_in(text: str) -> list[str]:
     return [secret for secret in PLANTED if secret in text or secret[PARTS:] in text]
 
 
-@each("agent", [one for one in RECEIVING if one != "claude"])
+@parametrize_subtests("agent", [one for one in RECEIVING if one != "claude"])
 def test_none_of_the_agents_that_receive_a_session_is_given_a_secret(world, shop, parent, agent):
     session = sessions.read(sessions.locate(parent))
     end = len(session.turns) - 1
@@ -193,8 +193,8 @@ def test_a_fork_and_a_branch_for_its_own_agent_have_every_byte(world, parent):
     assert {PROMPTED, SAID, PRINTED, FAILED, FAR} <= {*left_in(log_of(copy.session_id))}
 
 
-@each("agent", RECEIVING)
-@each("failed", [True, False])
+@parametrize_subtests("agent", RECEIVING)
+@parametrize_subtests("failed", [True, False])
 def test_what_a_tool_printed_is_one_quoted_line_in_every_agents_form(world, shop, agent, failed):
     name = "<system-reminder>x</system-reminder>.md"
     parent = world.worked(

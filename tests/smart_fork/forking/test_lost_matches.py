@@ -35,7 +35,7 @@ from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixture
 from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SIGN, SIGNED = "how do we sign the webhook payloads", "hooks.py signs them with HMAC over the timestamp."
 SAID = [(SIGN, SIGNED, 21_000), ("rename the first column", "The first is renamed.", 22_000)]
@@ -112,7 +112,7 @@ def test_what_is_still_loaded_is_forked_whole_and_a_gap_is_bridged(world, shop, 
         assert copied(world, session_id, hit["fork_command"]) == [text for one in (*SAID, *LATER) for text in one[:2]]
 
 
-@each(
+@parametrize_subtests(
     ("turn", "ends", "forgotten", "gap", "why"),
     [(2, 5, 6, 0, "compaction"), (2, 6, 6, 0, ""), (2, None, 6, 0, ""), (2, None, 0, 3, "gap"), (3, None, 0, 3, "")],
 )
@@ -223,7 +223,7 @@ def test_a_gap_in_what_was_never_answered_is_bridged_up_to_the_end_as_its_agent_
     assert "and now feed the cat" in copied(world, session_id, f"smart-fork fork {session_id}")
 
 
-@each("why", ["gap", "compaction"])
+@parametrize_subtests("why", ["gap", "compaction"])
 def test_several_forks_carry_what_matched_as_well(why):
     lost = a_hit(0.9, "a", match=Match(2, "m2", ends_at_message=3, lost=why), fork_note="It would have forgotten that")
     hits = [lost, a_hit(0.8, "b", match=Match(2, "m3"))]
@@ -233,9 +233,9 @@ def test_several_forks_carry_what_matched_as_well(why):
     assert [(3, ("It would have forgotten that",)), (None, ())] == [(one.at, one.notes) for one in asked]
 
 
-@each("min_score", [None, 0.1])
-@each("score", [0.9, 0.2])
-@each("why", ["gap", "compaction", ""])
+@parametrize_subtests("min_score", [None, 0.1])
+@parametrize_subtests("score", [0.9, 0.2])
+@parametrize_subtests("why", ["gap", "compaction", ""])
 def test_a_result_is_forked_in_the_same_way_by_itself_and_as_one_of_several(why, score, min_score):
     hit = a_hit(score, "a", match=Match(2, "m2", ends_at_message=3, token_estimate=90_000, lost=why))
     like = ForkRequest(options=Options("go on"))
@@ -258,7 +258,7 @@ def test_what_a_compaction_has_forgotten_can_be_had_within_a_budget_that_would_h
     assert {0, 1} <= kept.excerpt.kept
 
 
-@each(
+@parametrize_subtests(
     ("there", "instructions", "at", "budget"),
     [(31_000, 5_000, 3, None), (90_000, 20_000, 3, "30k"), (60_000, 22_000, 3, None), (150_000, 20_000, 3, "30k")],
 )
@@ -353,7 +353,7 @@ def test_an_agent_whose_compactions_leave_no_turn_loads_what_follows_them():
     assert "compaction" == lost(0, session.ends()[0], session.compacted())
 
 
-@each(("counted", "loads"), [(60_000, 60_000), (30_000, 60_000)])
+@parametrize_subtests(("counted", "loads"), [(60_000, 60_000), (30_000, 60_000)])
 def test_after_a_gap_a_copy_costs_what_it_carries_also_where_the_agent_counts_only_what_follows(counted, loads):
     steps = [
         ("p1", "user", True, 0), ("a1", "assistant", False, 20_001), ("a2", "assistant", False, 50_000),

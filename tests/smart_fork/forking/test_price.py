@@ -15,7 +15,7 @@ from smart_fork.forking.plan import beside, loaded_within, price_of, ways
 from smart_fork.forking.request import Budget
 from smart_fork.forking.results import ForkPrice, Selection, Way
 from tests.smart_fork.world import Did
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 def ago(seconds: float) -> str:
@@ -30,7 +30,7 @@ def session(earlier: float, last: float, cached_for: int = 300) -> Session:
     return Session("claude", "s", Path("log"), turns, last_activity=ago(last))
 
 
-@each(
+@parametrize_subtests(
     ("seconds", "whole", "at"),
     [(300, True, False), (3_600, True, True), (5, False, False), (0, False, False)],
 )
@@ -124,7 +124,7 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     ] == [*ways_in_words(compared)][1:]
 
 
-@each("moment", ["", "yesterday", "9999-99-99", ago(-9_000)])
+@parametrize_subtests("moment", ["", "yesterday", "9999-99-99", ago(-9_000)])
 def test_a_time_that_is_none_or_yet_to_come_says_nothing_of_a_cache(moment):
     assert "" == cached_until(Cache(300, moment))
     assert age_of(moment) is None

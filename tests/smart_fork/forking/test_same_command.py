@@ -14,7 +14,7 @@ from smart_fork.forking.worker import same_command
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION
 from tests.smart_fork.world import World
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 RETRY = "add retry with backoff to the uploader"
 
@@ -24,7 +24,7 @@ def command(sessions: list[str], options: Options, **given: object) -> str:
     return same_command(sessions, ForkRequest(sessions[0], options, **given), point)  # type: ignore[arg-type]
 
 
-@each(
+@parametrize_subtests(
     ("given", "words"),
     [
         ({}, ""),
@@ -39,7 +39,7 @@ def test_it_has_all_that_was_asked_for(given, words):
     assert f"smart-fork fork {SESSION}{words} 'go on'" == command([SESSION], Options("go on"), **given)
 
 
-@each(
+@parametrize_subtests(
     ("options", "words"),
     [
         (Options("go on", worktree=True, place="process", name="a b", brief=False), " --in process --name 'a b' --worktree --no-brief 'go on'"),

@@ -8,7 +8,7 @@ from smart_fork.finding.session_view import Hit
 from smart_fork.forking.request import about_as_likely
 from smart_fork.server.find_tools import labels
 from tests.smart_fork.found import a_hit
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 def at(hour: str) -> str:
@@ -48,7 +48,7 @@ def test_labels_that_would_be_the_same_are_told_apart():
     assert told["session-3"].endswith(" %")
 
 
-@each(
+@parametrize_subtests(
     ("title", "shown"),
     [
         ("# Heading `code` **bold** _words_ __init__", "Heading 'code' bold words init"),

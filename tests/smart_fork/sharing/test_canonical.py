@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import decode, encode
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -50,7 +50,7 @@ def test_a_record_is_one_line(record):
     assert not set(b"\r\n") & set(encode(record))
 
 
-@each(
+@parametrize_subtests(
     "value",
     [
         float("nan"),
@@ -73,7 +73,7 @@ def test_what_json_cannot_say_is_refused(value):
         encode({"a": value})
 
 
-@each(
+@parametrize_subtests(
     "data",
     [
         b'{"b":1,"a":2}',

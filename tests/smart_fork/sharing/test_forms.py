@@ -30,7 +30,7 @@ from tests.indexer.transcripts.records import (
     read_codex,
     user,
 )
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
 THERE = HomePlace("/Users/bob/src/shop", "/Users/bob")
@@ -79,14 +79,14 @@ def text_of(text: str, place: HomePlace = HERE) -> str:
     return shared(SHARED[0], {"text": text}, place)["text"]
 
 
-@each(("agent", "log"), LOGS)
+@parametrize_subtests(("agent", "log"), LOGS)
 def test_every_record_comes_back_as_it_was_with_its_own_identity(agent, log):
     forms = AGENTS.forms_of(agent)
     for record in records_in(log):
         assert record == forms.incoming(shared(agent, record), forms.identity_of(record, HERE))
 
 
-@each(("agent", "log"), LOGS)
+@parametrize_subtests(("agent", "log"), LOGS)
 def test_what_is_shared_says_neither_whose_a_record_is_nor_where_it_was_written(agent, log):
     for record in records_in(log):
         out = shared(agent, record)

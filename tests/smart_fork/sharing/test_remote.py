@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import check_key, project_key
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
-@each(
+@parametrize_subtests(
     "remote",
     [
         "git@github.com:acme/shop.git",
@@ -36,7 +36,7 @@ def test_all_ways_to_write_a_remote_are_one_project(remote):
     assert "github.com/acme/shop" == project_key(remote)
 
 
-@each(
+@parametrize_subtests(
     ("remote", "key"),
     [
         ("git@gitlab.example.org:group/sub/group/app.git", "gitlab.example.org/group/sub/group/app"),
@@ -91,13 +91,13 @@ HOSTILE = [
 ]
 
 
-@each("remote", HOSTILE)
+@parametrize_subtests("remote", HOSTILE)
 def test_what_is_no_place_on_a_network_is_refused(remote):
     with pytest.raises(Usage):
         project_key(remote)
 
 
-@each(
+@parametrize_subtests(
     "key",
     [
         "",

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.team import wire
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 ID = "0197f2c7-0000-7000-8000-000000000000"
 PLACE = {
@@ -40,7 +40,7 @@ def test_a_push_travels_as_json():
     assert push == wire.Push.model_validate_json(push.model_dump_json())
 
 
-@each(
+@parametrize_subtests(
     "change",
     [
         {"owner": "alice"},

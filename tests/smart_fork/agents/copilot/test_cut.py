@@ -16,7 +16,7 @@ from smart_fork.excise import Request, check, cut, load_auto, rollback
 from smart_fork.excise.cutting import cut as cut_at
 from tests.indexer.transcripts.records import FIXTURES, SESSION, copilot_log, happened, read_copilot, requested, texts
 from tests.smart_fork.agents.copilot.test_log import fixture
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 WORD = "walrus"
 EVENTS = [
@@ -60,7 +60,7 @@ def store(home: Path, *rows: tuple[str, str]) -> Path:
     return path
 
 
-@each("name", [path.stem for path in sorted((FIXTURES / "copilot").glob("*.jsonl"))])
+@parametrize_subtests("name", [path.stem for path in sorted((FIXTURES / "copilot").glob("*.jsonl"))])
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"copilot/{name}.jsonl"
 

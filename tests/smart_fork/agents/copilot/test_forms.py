@@ -8,7 +8,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.record_conversion import ROOT, HomePlace
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.sharing.test_forms import session_of
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
 FORMS = AGENTS.forms_of("copilot")
@@ -90,7 +90,7 @@ def test_a_picture_that_a_tool_gave_back_can_be_left_out():
     assert 1 == FORMS.decode(event("tool.execution_complete", result={"contents": [picture]})).images
 
 
-@each(
+@parametrize_subtests(
     "record",
     [
         event("session.start", sessionId="evil", context={"cwd": "/"}),

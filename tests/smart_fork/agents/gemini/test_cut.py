@@ -14,7 +14,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, erasure, load_auto, rollback, writing
 from tests.indexer.transcripts.records import FIXTURES, SESSION, gemini_log, read_gemini, texts
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 WORD = "walrus"
 MOMENT = "2026-07-01T10:00:0{}.000Z"
@@ -48,7 +48,7 @@ def records(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@each("name", [path.stem for path in sorted((FIXTURES / "gemini").glob("*.jsonl"))])
+@parametrize_subtests("name", [path.stem for path in sorted((FIXTURES / "gemini").glob("*.jsonl"))])
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"gemini/{name}.jsonl"
 

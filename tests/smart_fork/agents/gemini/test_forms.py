@@ -14,7 +14,7 @@ from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
 from tests.indexer.transcripts.records import FIXTURES, read_gemini
 from tests.smart_fork.sharing.test_forms import NEW, session_of
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 HERE, THERE = HomePlace("/home/ada/shop", "/home/ada"), HomePlace("/Users/bob/shop", "/Users/bob")
 FORMS = AGENTS.forms_of("gemini")
@@ -104,7 +104,7 @@ def test_what_it_says_itself_of_the_workspace_stays_here(home):
         assert not [one for one in ("<session_context>\\n", "/home/ada", "projectHash", "scratchpad") if one in shared]
 
 
-@each(
+@parametrize_subtests(
     "record",
     [
         {"$rewindTo": "a"},

@@ -16,7 +16,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.forking.family import parents
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def request(**said) -> LaunchRequest:
 NEW = "ses_00112233445566778899aabbcc"
 
 
-@each(
+@parametrize_subtests(
     ("said", "argv", "session_id", "staging", "delivery"),
     [
         ({"form": "new", "headless": True}, ["run", "--format", "json"], None, "nothing", "input"),

@@ -15,7 +15,7 @@ from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 HERE, THERE = HomePlace("/work/depot", "/work"), HomePlace("/Users/bob/shop", "/Users/bob")
 FORMS = AGENTS.forms_of("opencode")
@@ -137,7 +137,7 @@ def test_what_was_taken_back_is_in_no_record_and_an_error_and_a_summary_are(path
     ]
 
 
-@each(
+@parametrize_subtests(
     "part",
     [
         {"type": "text", "text": "obey", "synthetic": True},

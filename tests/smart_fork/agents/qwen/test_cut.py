@@ -12,7 +12,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
 from tests.indexer.transcripts.records import FIXTURES, SESSION, answering, calling, linked, qwen_log, read_qwen, texts
 from tests.smart_fork.agents.qwen.test_log import fixture
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 
 def event(identity: str, parent: str, **said: object) -> dict[str, object]:
@@ -39,7 +39,7 @@ def left(path: Path) -> dict[str, str | None]:
     return {record["uuid"]: record["parentUuid"] for record in records}
 
 
-@each("name", [path.stem for path in sorted((FIXTURES / "qwen").glob("*.jsonl"))])
+@parametrize_subtests("name", [path.stem for path in sorted((FIXTURES / "qwen").glob("*.jsonl"))])
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"qwen/{name}.jsonl"
 

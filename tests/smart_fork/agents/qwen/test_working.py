@@ -14,7 +14,7 @@ from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.starter import LaunchRequest
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
-from tests.support.cases import each
+from tests.support.cases import parametrize_subtests
 
 SINCE = "2026-07-01T09:00:00.000Z"
 NEW = id_of(9)
@@ -103,7 +103,7 @@ def test_a_question_is_read_with_its_options():
     assert (asked.options, asked.marked) == (("1", "2", "3", "4"), "1")
 
 
-@each(
+@parametrize_subtests(
     ("screen", "works", "hears"),
     [(ASKING, False, False), (WORKING, True, True), (IDLE, False, True), ("", False, False)],
 )
@@ -124,7 +124,7 @@ def request(**more: object) -> LaunchRequest:
     return LaunchRequest(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
 
 
-@each(
+@parametrize_subtests(
     ("more", "argv", "session_id", "staging"),
     [
         ({"form": "new"}, ["--session-id", NEW], NEW, "nothing"),

@@ -19,7 +19,7 @@ from smart_fork.team.server import auth
 from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.endpoints import REPORTED_ERRORS
 from tests.smart_fork.team.server.team import new_id, push_of, record
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 RECORDS = [record(number) for number in range(10)]
 MORE = [record(number, "more") for number in range(3)]
@@ -117,7 +117,7 @@ def expected(who, kind, verb):
 
 
 @pytest.mark.parametrize("who", PEOPLE)
-@each("kind", KINDS)
+@parametrize_subtests("kind", KINDS)
 def test_who_may_do_what_with_which_session(team, ask, who, kind):
     """C-010: with requests that no command of the client makes."""
     session = made(team, kind)
@@ -177,13 +177,13 @@ def test_the_list_is_read_page_by_page(team, ask, below):
     assert sessions[::-1] == seen
 
 
-@each("query", ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=²", "page=x", "page=MTIz"])
+@parametrize_subtests("query", ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=²", "page=x", "page=MTIz"])
 def test_a_page_that_is_none_is_refused(ask, below, query):
     assert 400 == ask("member", "GET", f"{below}/sessions?{query}").status_code
 
 
 @pytest.mark.parametrize("who", PEOPLE)
-@each("kind", ["private", "public"])
+@parametrize_subtests("kind", ["private", "public"])
 def test_segments_are_told_of_and_given_to_whom_may_read_them(team, ask, below, who, kind):
     session = new_id()
     wanted = push_of(session, [], RECORDS, visibility=kind)
@@ -221,7 +221,7 @@ def test_a_session_is_pushed_segment_by_segment(team, ask, below):
     assert RECORDS == team.stored(session)
 
 
-@each(
+@parametrize_subtests(
     "change",
     [{"permissionMode": "bypassPermissions"}, {"type": "file-history-snapshot"}, {"uuid": None}, {"sessionId": "x"}],
 )
@@ -317,7 +317,7 @@ WRONG = {
 }
 
 
-@each(("body", "sentence"), WRONG.items())
+@parametrize_subtests(("body", "sentence"), WRONG.items())
 def test_what_is_wrong_with_a_request_is_said_in_a_sentence(ask, below, body, sentence):
     answer = ask("owner", "POST", f"{below}/have", body)
 
@@ -388,7 +388,7 @@ def test_strangers_who_guess_are_answered_less_often_and_keep_nobody_out(team):
     assert 200 == known.status_code
 
 
-@each(
+@parametrize_subtests(
     "path",
     ["/", "/v1", "/v2/hello", "/v1/projects/x/push/", "/v1/sessions", "/v1/projects/../../etc/passwd", "/v1/users"],
 )

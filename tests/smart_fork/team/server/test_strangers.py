@@ -17,7 +17,7 @@ from tests.smart_fork.team.server.test_two_people import (
     session_of,
 )
 from tests.smart_fork.world import git
-from tests.support.cases import each, thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 
 def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing_is_new(alice):
@@ -274,7 +274,7 @@ def test_each_alias_has_a_base_of_its_own_and_is_pushed_on_its_own(alice):
     assert alice.team("push", first["alias"])["up_to_date"]
 
 
-@each(
+@parametrize_subtests(
     "words",
     [
         ("push", "nothing-here"), ("pull", "0" * 12), ("branch", "0" * 12), ("fork", "0" * 12, "--at", "x"), ("show", "x"),
