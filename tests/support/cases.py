@@ -22,17 +22,21 @@ def parametrize_subtests(
     assert rows
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+        parameters = {name: one for name, one in signature.parameters.items() if name not in known}
+        nested = "subtests" in parameters
+
         @functools.wraps(test)
         def run_all(*own: Any, subtests: pytest.Subtests, **fixtures: Any) -> None:
+            if nested:  # decorated twice
+                fixtures["subtests"] = subtests
             for row in rows:
                 values = dict(zip(known, row, strict=True))
                 with subtests.test(**values):
                     test(*own, **fixtures, **values)
 
-        signature = inspect.signature(test)
-        fixtures = [one for name, one in signature.parameters.items() if name not in known]
-        subtests = inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY)
-        run_all.__signature__ = signature.replace(parameters=[*fixtures, subtests])  # type: ignore[attr-defined]
+        parameters.setdefault("subtests", inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY))
+        run_all.__signature__ = signature.replace(parameters=[*parameters.values()])  # type: ignore[attr-defined]
         return run_all
 
     return decorated
