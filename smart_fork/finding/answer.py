@@ -19,9 +19,8 @@ Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
 @value
 class TeamState(Value):
-    """The team's server and project, with the number of the project's sessions that the server searched.
-
-    `by_words_only` counts the sessions without embeddings: the server searched only their words.
+    """The team's server and project, and how many sessions it searched. `by_words_only` counts those without
+    embeddings.
     """
 
     server: str
@@ -32,10 +31,7 @@ class TeamState(Value):
 
 @value
 class GonePrompt(Value):
-    """A prompt whose session was deleted by its agent before smart-fork read it, so it can neither be read nor forked.
-
-    `prompts` counts the prompts of that session that are still known.
-    """
+    """A prompt of a session that its agent deleted before smart-fork read it. `prompts` counts its known ones."""
 
     session_id: str
     agent_type: AgentName
@@ -47,7 +43,7 @@ class GonePrompt(Value):
 
 @value
 class AskedCode(Value):
-    """The size of the code that a question is about: its number of lines, and the number without a known session."""
+    """The number of lines of the code that a question is about, and how many of them have no known session."""
 
     lines: int
     unknown: int
@@ -55,10 +51,10 @@ class AskedCode(Value):
 
 @value
 class Cause(Value):
-    """A change of lines of code, and the session that made the change, if a session is known.
+    """A change of lines of code, and the session that made it, if known.
 
     `asked` is the prompt that led to the change, `ends_at_message` the message to fork after. `commit` is empty for
-    uncommitted lines. The change has `of` lines, and the session wrote `lines` of them.
+    uncommitted lines. The session wrote `lines` of the change's `of` lines.
     """
 
     commit: str
@@ -75,9 +71,7 @@ class Cause(Value):
 
 @value
 class Causes(Value):
-    """The newest changes of some lines or of a file, newest first. `more` counts the older changes that are not
-    listed.
-    """
+    """The newest changes of some lines or of a file, newest first. `more` counts the older ones not listed."""
 
     lines: str
     notice: str
@@ -91,8 +85,7 @@ class Causes(Value):
 class Fix(Value):
     """A way in which a session ended an error: the actions (`ended_by`) after which the error no longer occurred.
 
-    `asked` is the prompt of the exchange in which the error ended. `score` is the chance that these actions help
-    again.
+    `asked` is the prompt of that part of the session. `score` is the chance that the actions help again.
     """
 
     session_id: str
@@ -109,10 +102,7 @@ class Fix(Value):
 
 @value
 class Fixes(Value):
-    """Fixes of an error, likeliest first.
-
-    `lines` counts the lines of the output that are part of the error, `met` the sessions that printed such a line.
-    """
+    """Fixes of an error, likeliest first. The error has `lines` lines; `met` sessions printed one of them."""
 
     notice: str
     count: int
@@ -124,10 +114,9 @@ class Fixes(Value):
 
 @value
 class Covered(Value):
-    """The shares of passages with an embedding (0…1): among the first passages of all exchanges, and among all
-    passages.
+    """The shares (0…1) of passages with an embedding: of the first passage after each prompt, and of all passages.
 
-    An exchange is a prompt with everything up to the next prompt. A passage is a piece of an exchange's text.
+    A passage is a piece of a session's text.
     """
 
     first_passages: float
@@ -136,10 +125,7 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """The completeness of the index when it was searched for an answer.
-
-    `seconds_left` estimates the time until all passages are embedded, if known.
-    """
+    """How complete the index was for an answer. `seconds_left` estimates when everything is embedded."""
 
     sessions: int
     chunks: int
@@ -156,8 +142,8 @@ class IndexState(Value):
 class RecentSession(Value):
     """A session in a list of recent sessions.
 
-    `headline` is the title or, if the title does not say what was done, another line about the work. `began_in` is the
-    directory where the session began, if it only worked in the listed project.
+    `headline` is the title, or another line about the work if the title does not describe it. `began_in` is set if the
+    session began in another directory and only worked in the listed project.
     """
 
     session_id: str
@@ -193,7 +179,7 @@ class SharedSession(Value):
 
 @dataclass(frozen=True, slots=True)
 class SharedReading:
-    """The current content of a shared session on the team's server, with its owner."""
+    """The content of a session that a teammate shares, and its owner."""
 
     session: Session
     owner: str
@@ -210,11 +196,11 @@ class SharedSessions(Value):
 
 @value
 class Recents(Value):
-    """The newest sessions of this machine, and separately the newest sessions that the team shares.
+    """The newest sessions of this machine and, in `shared`, those of the team.
 
-    `hidden_automated` counts the sessions that are not listed because a program started them. `unread` names the
-    agents whose logs cannot be read, and says why. `passed_over` are files among the logs that hold no session.
-    `project_notice` says why the project may have more sessions than the listed ones.
+    `hidden_automated` counts unlisted sessions that a program started. `unread` says which agents' logs cannot be read,
+    and why. `passed_over` are files among the logs that hold no session. `project_notice` says why the project may have
+    more sessions.
     """
 
     count: int
@@ -233,8 +219,8 @@ class Recents(Value):
 class Found(Value):
     """The answer of a search for past sessions. If no result is good, `next` says what to do.
 
-    The request may also ask to fork the best result. If the fork was not started, `error` and `hint` say why, and
-    `next_steps` are the calls that start it.
+    If the request also asks for a fork and none was started, `error` and `hint` say why. `next_steps` are the calls
+    that start it.
     """
 
     query: str
@@ -306,9 +292,7 @@ class Unsearched(Value):
 
 @value
 class KnownExchange(Value):
-    """An exchange of a session (a prompt with everything up to the next prompt): its number from 1, first message and
-    prompt.
-    """
+    """An exchange (a prompt with its answer) of a session: its number from 1, its first message and its prompt."""
 
     exchange: int
     message: int | None
@@ -319,8 +303,7 @@ class KnownExchange(Value):
 class Exchanges(Value):
     """The exchanges (prompts with their answers) of one session that answer a question, best first.
 
-    `total` is the number of all exchanges of the session. `search_error` is empty if words and meaning were compared.
-    Else it says why only words, or nothing, were compared.
+    `total` counts all exchanges of the session. `search_error` says why words, meaning or both were not compared.
     """
 
     query: str
@@ -334,7 +317,7 @@ class Exchanges(Value):
 
 @value
 class BrokenLog(Value):
-    """A session log with lines that could not be decoded. `first` has some of these lines as ``[line, reason]``."""
+    """A session log with undecodable lines. `first` has some of them as ``[line, reason]``."""
 
     path: str
     lines: int
@@ -366,7 +349,7 @@ class IndexStatus(Value):
     passed_over: tuple[FailedLog, ...]
 
     def last_run_in_words(self) -> str:
-        """Describe the last index run in a line: its time, result, read logs, embedded passages and failures."""
+        """Describe the last index run in a line: time, result, read logs, embedded passages, failures."""
         if (run := self.last_run) is None:
             return "none yet"
         did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
@@ -381,16 +364,14 @@ class IndexStatus(Value):
 
 @record
 class Held(Counts):
-    """The content of the index after an index run: the numbers of sessions and passages, and the shares of passages
-    with an embedding.
-    """
+    """The content of the index after an index run: its counts, and the shares of passages with an embedding."""
 
     covered: Covered
 
 
 @dataclass(kw_only=True)
 class Indexed(Report):
-    """The result of a full index run, and the content of the index after the run."""
+    """The report of a full index run, and the content of the index after it."""
 
     total_seconds: float = 0.0
     index: Held

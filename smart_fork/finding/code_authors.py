@@ -49,14 +49,9 @@ log = logging.getLogger(__name__)
 def by_code(
     store: Store, query: Query, code: Code, processes: Processes, by_words: Candidates | None
 ) -> tuple[Candidates, AskedCode]:
-    """Return the sessions that wrote the code that a request names, and the size of that code.
+    """Return the sessions that wrote the code that a request names, and the number of the code's lines.
 
-    The size is the number of the code's lines, in all and without a known session. `by_words` are the results of a
-    search by words, if there was one: then a session keeps its score of that search.
-
-    Raises:
-        Usage, NotFound: the request names no code of this repository.
-        ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
+    `by_words` are the results of a search by words, if there was one: its sessions keep their scores.
     """
     there = Repository.open(query.directory, processes)
     lines = lines_of(there, query.directory, code)
@@ -91,10 +86,6 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple
     changes.
 
     `where` is ``PATH:FIRST-LAST`` or the path of a whole file. At most `limit` changes are returned.
-
-    Raises:
-        Usage, NotFound: the repository has no such lines or no such file.
-        ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
     """
     there = Repository.open(folder, processes)
     if names_lines(where):
@@ -105,9 +96,8 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple
 
 
 def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
-    """Return the cause of each change in `lines`: the session that made it and the prompt behind it.
-
-    Only sessions in the query's scope count. Without such a session, the cause has the commit only.
+    """Return the cause of each change in `lines`: its commit and, if one in the query's scope made it, the session and
+    prompt.
     """
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
@@ -142,13 +132,10 @@ _CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*
 
 
 def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the sessions that each commit's message names. Commits that name no session are missing.
+    """Return the ids of the sessions that each commit's message names. Commits that name none are missing.
 
-    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of Entire. Entire is
-    a program that stores sessions in a git branch.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`.
+    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of Entire, a program
+    that stores sessions in a git branch.
     """
     found: dict[str, list[str]] = {}
     checkpoints: dict[str, list[str]] = {}
@@ -165,10 +152,7 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
 
 
 def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
-    """Return the ids of the sessions in each of these folders of the git branch in which Entire stores sessions.
-
-    Entire is a program that stores sessions in git.
-    """
+    """Return the ids of the sessions in each of these folders of Entire's git branch."""
     if not folders:
         return {}
     patterns = (f"refs/heads/{CHECKPOINTS}", f"refs/remotes/*/{CHECKPOINTS}")
@@ -204,11 +188,9 @@ def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SessionShare:
-    """A session's share of the code that a question is about. The code has `of` lines, and the session wrote `lines`
-    of them.
+    """A session's share of the code that a question is about: it wrote `lines` of the code's `of` lines.
 
-    `exchange` (a prompt with its answer) wrote most of the session's lines. `commits` are the commits that contain the
-    session's lines.
+    `exchange` is the number of the prompt after which most of them were written. `commits` contain them.
     """
 
     session: int
@@ -224,12 +206,8 @@ def writers_of(
 ) -> list[LineWriter | None]:  # fmt: skip
     """Return the session in scope that wrote each line, or `None` for a line without a known session.
 
-    `named` maps commits to the sessions that their messages name. If `named` is `None`, the messages are read; if it
-    is empty, sessions are found by their edits alone. With `sure`, a line that several exchanges (prompts with their
-    answers) wrote has no session.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`.
+    `named` maps commits to the sessions that their messages name; without it, the messages are read. With `sure`, a
+    line that was written after several prompts has no session.
     """
     edits = _own(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
     if named is None:
@@ -238,11 +216,7 @@ def writers_of(
 
 
 def named_in(commits: Collection[str], store: Store, scope: Scope, there: Repository) -> dict[str, Collection[int]]:
-    """Return the sessions in scope that each commit's message names, as row numbers of the index.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`.
-    """
+    """Return the sessions in scope that each commit's message names, as row numbers of the index."""
     found: dict[str, Collection[int]] = {}
     for commit, ids in sessions_named(there, commits).items():
         rows = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
@@ -251,9 +225,9 @@ def named_in(commits: Collection[str], store: Store, scope: Scope, there: Reposi
 
 
 def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
-    """Return each session's edits, without the edits that a fork's log copied from the log of its parent.
+    """Remove from each session's edits those that a fork's log copied from the log of its parent.
 
-    If no log names the parent of a fork, the copied edits belong to the session that ended first.
+    If no log names the parent, a copied edit belongs to the session that ended first.
     """
     holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for session, several in edits.items():
@@ -304,7 +278,7 @@ MIN_MOVED_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class LineWriter:
-    """The writer of a line of code: a session, as a row number of the index, and the session's edit with the line."""
+    """The session that wrote a line of code, as a row number of the index, and its edit with the line."""
 
     session: int
     edit: Authored
@@ -316,11 +290,11 @@ def writers(
 ) -> list[LineWriter | None]:  # fmt: skip
     """Return the session and edit that wrote each line of code, or `None` for a line without a known session.
 
-    `edits` are the edits of each session, by its row number. `tops` are the directories of the repository, the
-    innermost first. If `sure`, a line that several exchanges (prompts with their answers) wrote has no writer.
+    `edits` are each session's edits, by its row number. `tops` are the repository's directories, the innermost first.
+    With `sure`, a line that was written after several prompts has no writer.
 
-    `named` maps commits to the sessions that they name. No other session wrote lines of such a commit. If a commit
-    names only one session, that session wrote all the commit's lines in the files that the session edited.
+    `named` maps commits to the sessions that they name. Only these wrote lines of such a commit. A single named session
+    wrote all the commit's lines in the files that it edited.
     """
     named = named or {}
     bare = [comparable_lines(line.text.replace("\n", " "))[0] for line in lines]
@@ -341,10 +315,7 @@ def writers(
 def _named_one(
     line: CodeLine, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
 ) -> LineWriter | None:
-    """Return the session that the line's commit names, with the session's last edit of the file before the commit.
-
-    Return `None` if the commit names no session or several.
-    """
+    """Return the only session that the line's commit names, with its last edit of the file before the commit."""
     rows = set(named.get(line.commit, ()))
     if len(rows) != 1:
         return None
@@ -357,10 +328,7 @@ def _named_one(
 def _by_line(
     edits: Mapping[int, Sequence[Authored]], wanted: set[bytes], tops: Collection[str]
 ) -> Mapping[bytes, Sequence[tuple[str, float, LineWriter]]]:
-    """Return the sessions' edits that contain each wanted line, by the line's hash.
-
-    Each edit comes with its file, relative to the repository, and its time in seconds.
-    """
+    """Return, by the hash of each wanted line, the edits that contain it, each with its file and time in seconds."""
     found: defaultdict[bytes, list[tuple[str, float, LineWriter]]] = defaultdict(list)
     for session, several in edits.items():
         for edit in several:
@@ -375,10 +343,10 @@ def _by_line(
 def _able(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """Return the edits in `wrote` that can be the origin of a committed line: they were made before the commit.
+    """Return the edits in `wrote` that can be the origin of a committed line: those made before the commit.
 
-    Each edit comes with True if it changed the line's own file, with False if it changed another file. If the commit's
-    message names sessions (`named`), only their edits are returned.
+    Each comes with True if it changed the line's own file. If the commit's message names sessions (`named`), only their
+    edits are returned.
     """
     if line.by_bot and not named:
         return []
@@ -395,8 +363,7 @@ def _chosen(
 ) -> LineWriter | None:
     """Return the writer of the line at index `at`: the session that wrote most of the nearby lines of the same commit.
 
-    `able` has the edits that may have written each line, `bare` the form of each line's text that is compared with
-    edits.
+    `able` has each line's possible edits, `bare` its text as it is compared with edits.
     """
     commit = lines[at].commit
     places = range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1))
@@ -418,8 +385,8 @@ def _with_short_ones(
 ) -> list[LineWriter | None]:
     """Return the writer of each line, also of lines that are too short to compare with edits.
 
-    A short line gets the session of the nearest long lines above and below it. These must be of the short line's
-    commit, with no other commit between them. If they have different sessions, the short line gets none.
+    A short line belongs to the session of the nearest long lines above and below it, if these agree and no other commit
+    is between them.
     """
     result = list(chosen)
     runs: list[list[int]] = []
@@ -441,10 +408,9 @@ def _with_short_ones(
 
 
 def relative(file: str, tops: Collection[str]) -> str:
-    """Return a file's path relative to the repository; a path outside the repository is returned unchanged.
+    """Return a file's path relative to the repository, of which `tops` are directories; other paths are unchanged.
 
-    `tops` are the directories of the repository. A file in a worker's worktree (which may be deleted) counts as a file
-    of the repository that contains the worktree.
+    A file in a worker's worktree counts as a file of the repository that contains the worktree.
     """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
     name = file if top is None else file[len(top.rstrip("/")) + 1 :]

@@ -62,13 +62,13 @@ _Landed = tuple[CodeLine, int, int]
 def commits_of(
     rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
 ) -> tuple[dict[str, CommitsMade], bool]:
-    """Return the commits of each session by the session's id, and True if all commits since the first session began
-    were examined.
+    """Return the commits of each session by its id, and True if all commits since the first session began were
+    examined.
 
     Commits of all branches count, merges do not.
 
     Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`; git takes longer than `FIND_SECONDS`.
+        ProgramFailed: git takes longer than `FIND_SECONDS`.
     """
     names, left = _candidates(rows, store, there)
     if not names:
@@ -136,11 +136,11 @@ def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine
 
 
 def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
-    """Return the commits that may contain work of these sessions, oldest first, and the number of further such
-    commits, which were left out.
+    """Return the commits that may contain work of these sessions, oldest first, and how many further ones were left
+    out.
 
-    A commit may contain work of a session if its message names the session, or if it changes a file that a session
-    edited. It must be later than the beginning of the first session.
+    Such a commit is later than the first session's beginning. Its message names a session, or it changes a file that a
+    session edited.
     """
     if not rows:
         return [], 0
@@ -156,11 +156,7 @@ def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> 
 
 
 def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
-    """Yield the name and time of each commit that ``git log`` lists with the options `how` and the standard input
-    `given`.
-
-    A repository without a commit yields nothing.
-    """
+    """Yield name and time of each commit that ``git log`` lists with the options `how` and standard input `given`."""
     done = there.git(*_WALK, *how, given=given, seconds=FIND_SECONDS)
     for line in done.stdout.decode("ascii", "replace").splitlines() if done.ok else ():
         name, _, moment = line.partition(" ")
@@ -170,9 +166,9 @@ def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[
 def _today(
     files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
 ) -> tuple[Mapping[int, list[tuple[str, CodeLine]]], int]:
-    """Return the lines in HEAD that each session wrote, each line with its file, and the number of files not examined.
+    """Return the lines in HEAD that each session wrote, each with its file, and the number of files not examined.
 
-    `files` are the files that the sessions' commits changed, each with the last of these commits that changed it.
+    `files` maps each file that the sessions' commits changed to the last of these commits.
     """
     until = time.monotonic() + BLAME_SECONDS
     names = list(dict.fromkeys(_names_now(there, files, until)))
@@ -196,8 +192,8 @@ def _today(
 def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
     """Yield the name that each of these files has in HEAD; the old name if the file was not renamed.
 
-    `files` maps each old name to a commit in which the file has that name. Renames are looked up until the time
-    `until`, a value of `time.monotonic`.
+    `files` maps each old name to a commit that has it. Renames are looked up until `until`, a value of
+    `time.monotonic`.
     """
     renamed: dict[tuple[str, str], str] = {}
     for commit in dict.fromkeys(files.values()):
@@ -224,9 +220,9 @@ log = logging.getLogger(__name__)
 
 
 def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) -> Mapping[str, CommitsMade]:
-    """Return the commits of each session by the session's id. Sessions without a known commit are missing.
+    """Return the commits of each session by its id; sessions without one are missing. If anything fails, return none.
 
-    `directory` is in the repository to search. If anything fails, return an empty mapping.
+    `directory` is in the repository to search.
     """
     if not directory or not index_db().exists():
         return {}
@@ -241,13 +237,9 @@ def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) ->
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
 ) -> tuple[Mapping[str, CommitsMade], bool]:
-    """Return the commits of each indexed session by the session's id, and True if git examined all commits.
+    """Return the commits of each indexed session by its id, and True if git examined all commits.
 
     `directory` is in the repository to search.
-
-    Raises:
-        IndexUnavailable: there is no index.
-        SmartForkError, OSError: the directory is in no readable repository.
     """
     folder = Path(where_now(directory))
     there = Repository.open(folder, processes)
@@ -264,7 +256,6 @@ def works_of(
 
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
-    """Read the new parts of these sessions' logs into the index."""
     if Setting.INDEXING.is_off():
         return
     try:
@@ -295,8 +286,8 @@ _TRAILER = late(r"^[A-Z][\w-]+: .*$", re.MULTILINE)
 def note_commits(store: Store, patience: float = 0.0, progress: Progress | None = None) -> None:
     """Store in the index the new commits of each repository, with the sessions that made them.
 
-    If another process writes to the index, wait for it up to `patience` seconds. Repositories that fail are tried
-    again at the next call.
+    If another process writes to the index, wait up to `patience` seconds. Repositories that fail are tried again next
+    time.
     """
     for root in store.projects():
         try:

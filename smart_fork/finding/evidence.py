@@ -36,10 +36,7 @@ CHANGED_FILE_WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The passage of a session with the strongest evidence that the session answers the question.
-
-    `similarity` is the passage's cosine to the nearest phrasing of the question; `None` if unknown.
-    """
+    """The passage of a session that answers the question best. `similarity` is its highest cosine to a phrasing."""
 
     strength: float
     place: Placement
@@ -48,11 +45,11 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """The evidence for the sessions that may be shown. Mappings have the row numbers of sessions in the index as keys.
+    """The evidence for the sessions that may be shown; mappings have row numbers of sessions as keys.
 
-    `dropped` counts the sessions without an id or directory. `exchanges` and `point` (the exchange after which to
-    fork) are set if the question is about one session. `weighed` are the searched terms by phrasing, with their
-    weights. `strange` says how unknown (0…1) the names in the question are to all sessions.
+    `dropped` counts sessions without an id or directory. `exchanges` and `point` (the exchange, a prompt with its
+    answer, to fork after) are set for a question about one session. `weighed` are the searched terms by phrasing, with
+    weights. `strange` (0…1) says how few of the question's names are known to any session.
     """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
@@ -74,9 +71,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """Gather the evidence as `gather` does, with words whose weights are known. Without `wording`, no words are
-    searched.
-    """
+    """Gather the evidence as `gather` does, with words of known weights. Without `wording`, no words are searched."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     reached = _reach(store, query, similarities, wording, own)
@@ -143,9 +138,7 @@ def _reach(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
 ) -> _Reached:  # fmt: skip
-    """Find the first candidates of a search; `room` multiplies their usual number. Leave out the caller's passages,
-    `own`.
-    """
+    """Find the first candidates of a search, `room` times as many as usual, without the caller's passages (`own`)."""
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
@@ -163,9 +156,7 @@ def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float
 
 
 def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
-    """Return the sessions in `rows` that a question may show (never the asking one), and how many lack an id or
-    directory.
-    """
+    """Return the sessions that a question may show (never the asking one), and how many lack an id or directory."""
     allowed: dict[int, SessionRow] = {}
     dropped = 0
     project = query.scope.project
@@ -190,14 +181,14 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
 
 
 def _counts(session: SessionRow, place: Placement) -> bool:
-    """Return True if a passage is evidence for its session: not if it is a last prompt without an answer or action."""
+    """Return False for a last prompt without an answer or action: such a passage is no evidence for its session."""
     return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 
 def _passages(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
 ) -> dict[int, Passage]:
-    """Return each session's strongest passage, by word scores (`words`, for each phrasing) and by cosines (`near`)."""
+    """Return each session's strongest passage, by the words' scores in each phrasing and the cosines (`near`)."""
     by_words: defaultdict[int, float] = defaultdict(float)
     for scores in words:
         most = max(scores.values(), default=0.0) or 1.0
@@ -221,9 +212,7 @@ def _find_point(
     store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> None:  # fmt: skip
-    """Store in `found` the evidence for each exchange (prompt and answer) of the asked session, and the exchange to
-    fork after.
-    """
+    """Store in `found` the evidence for each exchange (prompt and answer) of the asked session, and where to fork."""
     for row in found.passages.keys() & found.sessions.keys():
         similar = [one[row].similar for one in by_meaning]
         places = store.placements_of(row)
@@ -270,8 +259,8 @@ def _set_work(
 ) -> float:
     """Store in `evidence` how much each session worked on the question's files and on the current branch.
 
-    Return how strange the question's names are: near 1 if sessions worked on few of them. A branch counts the more,
-    the fewer sessions worked on it.
+    Return how strange the question's names are: near 1 if few sessions worked on them. A branch counts the more, the
+    fewer sessions worked on it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH_WEIGHT * (1 - len(here) / max(1, len(evidence[0])))
@@ -289,10 +278,9 @@ def _compare_all(
     evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
     own: Collection[int], room: float,
 ) -> None:  # fmt: skip
-    """Store in `evidence` the cosines of all passages of the most promising sessions, not only of the nearest
-    passages.
+    """Store in `evidence` the cosines of all passages of the most promising sessions, not only of the nearest passages.
 
-    `own` are passages that the caller knows already. `room` multiplies the number of sessions.
+    The passages `own` are known to the caller and left out. `room` multiplies the number of sessions.
     """
 
     def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
@@ -326,10 +314,7 @@ def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
     commits: Sequence[Mapping[int, float]], evidence: Sequence[Mapping[int, Evidence]], *, room: float,
 ) -> list[Coverage]:  # fmt: skip
-    """Return the share of each phrasing's words in its best sessions, passages and commits.
-
-    Also store in `evidence` the share of the words in each session's title. `room` multiplies the numbers of results.
-    """
+    """Return the share of each phrasing's words in its best sessions, passages and commits; store titles' shares."""
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share
@@ -347,9 +332,7 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
-    """Return the passages to embed first for a question: the passages that match its words best, and exchanges' first
-    passages in the sessions that match best.
-    """
+    """Return the passages to embed first for a question: its best matches by words, and their sessions' beginnings."""
     words = QueryWords(store, query)
     begin: list[int] = []
     for row in words.matches("sessions", FOUND_SESSIONS).rows:
@@ -363,7 +346,7 @@ def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
 
 
 def family_of(session: SessionRow) -> str:
-    """Return the id of the session's family (a session and its forks) from its log; else the session's own id."""
+    """Return the id of a session's family (the session and its forks), as its log has it; else the session's own id."""
     return session.root_id or session.session_id
 
 
@@ -379,9 +362,7 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 
 def _above(own: dict[str, str]) -> dict[str, str]:
-    """Map each family (a session and its forks) that began with a hand-over to the family of the session handed
-    over.
-    """
+    """Map each family that began with a hand-over to the family of the session handed over."""
     told = (one for one in session_origins.handovers() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
 
@@ -395,10 +376,7 @@ def _first(family: str, above: dict[str, str]) -> str:
 
 
 def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
-    """Return the sessions of other families (a session and its forks) that share content with this session's family.
-
-    Content is shared by handing a session over to another agent, or by merging sessions.
-    """
+    """Return sessions of other families (a session and its forks) that share content, by a hand-over or a merge."""
     ties = [{one.session_id, one.source_session_id} for one in session_origins.handovers()]
     if not ties:
         return ()
@@ -413,9 +391,9 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
 
 
 def known_to(store: Searchable, session: SessionRow, relatives: Iterable[SessionRow]) -> set[int]:
-    """Return the passages that a session knows: its own, and the passages of `relatives` that repeat its content.
+    """Return the passages that a session knows: its own, and those of `relatives` that repeat its content.
 
-    All of a shared exchange counts as known. Of the last shared exchange, only identical passages count.
+    All of a shared exchange (a prompt with its answer) counts as known; of the last one, only identical passages.
     """
     own = {place.chunk for place in store.placements_of(session.row)}
     said = set(store.texts(own).values()) if relatives else set[str]()
@@ -440,8 +418,8 @@ MAX_COMPARED = 8
 def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
     """Return `rows` without sessions that add nothing to another session in `rows`.
 
-    Removed are forks that only asked smart-fork something, or that did nothing about their prompt. Also removed are
-    sessions with one prompt and no action, if a session with the same title acted.
+    These are forks that only asked smart-fork something, or did nothing about their prompt. Sessions with one prompt
+    and no action go too, if a session with the same title acted.
     """
     done = {row.title for row in rows.values() if row.acted >= 0 and row.title}
     rows = {number: row for number, row in rows.items() if row.acted >= 0 or row.prompts > 1 or row.title not in done}
@@ -467,7 +445,7 @@ def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Seq
 def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
     """Return True if `one` adds nothing to `other` but questions to smart-fork, or a prompt without consequences.
 
-    Such a prompt has no answer, or repeats a phrasing in `asked` word for word without any action.
+    Such a prompt has no answer, or repeats a phrasing in `asked` and led to no action.
     """
     asked_last = one.until < one.last_activity
     if not asked_last and one.acted >= one.prompts - 1:
@@ -488,8 +466,8 @@ ASKED_CHARACTERS = 300
 
 
 def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
-    """Return an exchange's first passage, the prompt in that passage, and the prompt masked and shortened for
-    display.
+    """Return the first passage of an exchange (a prompt with its answer), its prompt, and the prompt masked and
+    shortened.
     """
     place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
     if place is None:

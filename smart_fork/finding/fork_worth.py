@@ -48,7 +48,7 @@ _RANKS = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, slots=True)
 class ForkWorth:
-    """A session's worth as a fork: its outcome, its drift (how many of its files have changed since), its tokens.
+    """A session's worth as a fork: its outcome, its tokens, and its drift (how many of its files have changed since).
 
     `drift` is `None` if the session edited no file, or if the changes are unknown.
     """
@@ -59,27 +59,23 @@ class ForkWorth:
 
     @property
     def key(self) -> tuple[int, float, int]:
-        """Return a sort key: the smallest key is the best session to fork. An unknown drift counts as no drift."""
+        """Return a sort key, smallest for the best session to fork. An unknown drift counts as none."""
         return _RANKS[self.outcome], self.drift.share if self.drift else 0.0, self.tokens
 
 
 def least_close(best: float) -> float:
-    """Return the smallest score that counts as equal to the `best` score of a search. Scores are chances from 0 to
-    1.
-    """
+    """Return the smallest score (a chance, 0…1) that counts as equal to the `best` score of a search."""
     return best - min(CLOSE, CLOSE_SHARE * best)
 
 
 def close(hits: Sequence[Candidate]) -> int:
-    """Return how many of the `hits` of a search, best first, have a score that counts as equal to the best hit's
-    score.
-    """
+    """Return how many of the `hits`, best first, have a score that counts as equal to the best one."""
     least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:MAX_COMPARED])
 
 
 def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> tuple[Candidate, ...]:
-    """Return `hits` in a new order: those that count as equal to the best hit are sorted by their worth as a fork."""
+    """Return `hits` with those that count as equal to the best hit sorted by their worth as a fork."""
     count = close(hits)
     return (*sorted(hits[:count], key=lambda hit: worth[hit.session.row].key), *hits[count:])
 
@@ -89,8 +85,8 @@ def worth_of(
 ) -> dict[int, ForkWorth]:
     """Return the worth of sessions as forks, by row number.
 
-    For the repository of `project`, files are compared with the branch that is checked out in `directory`. Git is
-    asked once for each repository in which a session edited files.
+    Files in the repository of `project` are compared with the branch checked out in `directory`. Each repository is
+    asked once.
     """
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
@@ -123,8 +119,8 @@ def obstacles(
 ) -> list[str]:  # fmt: skip
     """Return the reasons why a session cannot be forked now; empty if it can.
 
-    `path` is the session's log, `cwd` the directory that the session worked in, `origin` who started it. `asked` is
-    true if the session has a prompt. `works_in` is the directory for the fork, if it is not `cwd`.
+    `cwd` is the session's directory, `works_in` another one for the fork. `origin` says who started the session,
+    `asked` if it has a prompt.
     """
     whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
     if origin == "subagent":
@@ -163,18 +159,12 @@ def _size(path: str) -> int | None:
 
 
 def own_cached_until(path: str, cache: Cache) -> str:
-    """Return the time until which the model's cache has the session whose log is at `path`.
-
-    Empty for another person's session: its content is not in the caller's cache.
-    """
+    """Return when the model's cache of the session in the log `path` expires; empty for another person's session."""
     return "" if checkpoints.author_of(path) else cached_until(cache)
 
 
 def cached_until(cache: Cache) -> str:
-    """Return when the model's cache of a session expires.
-
-    Return an empty text if the log does not state a lifetime, or if it states a last use in the future.
-    """
+    """Return when the model's cache of a session expires; empty if the log does not say, or claims a future use."""
     if not cache.seconds or age_of(cache.used) is None:
         return ""
     until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
@@ -182,15 +172,12 @@ def cached_until(cache: Cache) -> str:
 
 
 def is_cached(until: str) -> bool:
-    """Return True if the time `until`, at which a model's cache expires, is in the future."""
+    """Return True if `until`, the time at which a model's cache expires, is in the future."""
     return (_left(until) or 0) > 0
 
 
 def cache_in_words(until: str, first: int = 0) -> str:
-    """Describe for a person how long the model's cache still has a session; empty if unknown.
-
-    `first` is the number of the fork's cached tokens.
-    """
+    """Say for a person how long the model's cache still has a session, or its `first` tokens; empty if unknown."""
     left = _left(until)
     if left is None or left <= 0:
         return "" if left is None else "no longer cached"
@@ -211,8 +198,6 @@ def _left(moment: str) -> float | None:
 
 
 def _file_of(location: str) -> str:
-    """Return the file that contains the log at `location`. It is the log itself, unless one file contains several
-    logs.
-    """
+    """Return the file of the log at `location`, which may be one of several logs inside a file."""
     within = os.path.dirname(location)  # noqa: PTH120 - as text
     return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error

@@ -42,11 +42,11 @@ _LINES = late(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line of code with the commit that it is from. `committed` is the commit's time in seconds.
+    """A line of code with the commit that it is from (empty: uncommitted), and the commit's time in seconds and
+    subject.
 
-    `name` is the file's path in that commit, relative to the repository. `origin` is the line's number there. `commit`
-    is empty for an uncommitted line. `subject` is the commit's subject. `asked` is false for a line that is only
-    examined because a line of the question is near.
+    `name` and `origin` are the file's path and the line's number in that commit. `asked` is false for a line that is
+    only examined because an asked line is near.
     """
 
     number: int
@@ -61,7 +61,7 @@ class CodeLine:
 
     @property
     def date(self) -> str:
-        """Return the time of the commit in ISO form; empty for a line that is not committed."""
+        """Return the time of the commit in ISO form; empty for an uncommitted line."""
         if not self.commit:
             return ""
         return datetime.fromtimestamp(self.committed, UTC).isoformat().replace("+00:00", "Z")
@@ -69,9 +69,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of lines in a file: the numbers of the first and last line, from 1. A `last` of 0 means the end of the
-    file.
-    """
+    """A range of lines in a file, numbered from 1. A `last` of 0 means the end of the file."""
 
     name: str
     first: int = 1
@@ -81,11 +79,10 @@ class Range:
 def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[CodeLine]:
     """Return the lines of a range, and `NEAR_LINES` lines above and below it, each with the commit that it is from.
 
-    The file is read from the working directory or from `commit`. Only lines in the range are marked as `asked`.
+    The file is read from the working directory or from `commit`. Only lines in the range are `asked`.
 
     Raises:
         NotFound: there is no such file or line.
-        ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     first = max(1, wanted.first - NEAR_LINES)
     where = f"-L{first},{wanted.last + NEAR_LINES if wanted.last else ''}"
@@ -103,10 +100,7 @@ def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float
 
 
 def _porcelain(said: bytes, wanted: Range) -> Iterator[CodeLine]:
-    """Parse the output of ``git blame --porcelain`` to lines of code.
-
-    Git prints a commit's author, time and file only at the commit's first line.
-    """
+    """Parse the output of ``git blame --porcelain``, which describes a commit only at its first line."""
     told: dict[str, dict[str, str]] = {}
     commit, number, origin = "", 0, 0
     for raw in said.split(b"\n"):
@@ -141,11 +135,10 @@ def _unquoted(name: bytes) -> str:
 
 
 def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
-    """Return the lines that commits added. Of a merge commit, these are the lines that its first parent does not have.
+    """Return the lines that commits added. Of a merge, these are the lines that its first parent does not have.
 
     Raises:
         NotFound: there is no such commit.
-        ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     done = there.git("show", *_ADDED, "--end-of-options", *commits)
     if not done.ok:
@@ -157,14 +150,7 @@ def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
 
 
 def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines that commits, newest first, added at the places of `lines`: the present commits and earlier
-    ones.
-
-    Renames of files are followed.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`.
-    """
+    """Return the lines that commits, newest first, added at the places of `lines`, also before a file was renamed."""
     places: dict[tuple[str, str], list[int]] = {}
     for line in lines:
         if line.commit:
@@ -186,11 +172,10 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine
     """Return the lines that a file's `most` newest commits added, and the number of older commits. Renames are
     followed.
 
-    Uncommitted lines come first. A commit that only removes lines is represented by one line without a text.
+    Uncommitted lines come first. A commit that only removes lines is one line without text.
 
     Raises:
         NotFound: no commit has this file.
-        ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     followed = ("--literal-pathspecs", "log", "--follow", "--no-merges")
     told = there.git(*followed, *_TOLD, "--", name)
@@ -210,7 +195,7 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine
 
 
 def _added(said: bytes) -> list[CodeLine]:
-    """Parse git's output in the format `_TOLD` (commits with their patches). Return the lines that the commits add."""
+    """Return the lines that the commits in git's output (format `_TOLD`) add."""
     return [line for head, patch in _commits_in(said) for line in _lines_of(head, patch)]
 
 
@@ -223,9 +208,7 @@ def _lines_of(head: CodeLine, patch: bytes) -> list[CodeLine]:
 
 
 def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
-    """Parse git's output in the format `_TOLD`. Yield each commit's facts, as a line without text, and the commit's
-    patch.
-    """
+    """Parse git's output in the format `_TOLD`. Yield each commit as a line without text, and its patch."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
     for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
@@ -238,9 +221,8 @@ def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
 
 
 class Change(NamedTuple):
-    """A line that a patch adds or removes: its file, and its number in that file.
-
-    `above` is the file and number of the line above it in the old file.
+    """A line that a patch adds or removes, with its file and number there. `above` is the line above it in the old
+    file.
     """
 
     added: bool
@@ -251,7 +233,7 @@ class Change(NamedTuple):
 
 
 def changes_in(patch: bytes) -> Iterator[Change]:
-    """Yield the lines that a patch adds or removes. All ``diff -u`` formats are read.
+    """Yield the lines that a patch in any ``diff -u`` format adds or removes.
 
     Lines inside a hunk are never read as headers.
     """
@@ -282,7 +264,7 @@ def touched_by(patch: bytes) -> Iterator[Range]:
 
 
 def _named(said: bytes) -> str:
-    """Return the file that a ``---`` or ``+++`` line of a patch names; empty for ``/dev/null``."""
+    """Return the file in a ``---`` or ``+++`` line of a patch; empty for ``/dev/null``."""
     name = _unquoted(said.removesuffix(b"\r").partition(b"\t")[0])
     return "" if name == "/dev/null" else name[2:] if name[:2] in ("a/", "b/") else name
 
@@ -325,14 +307,13 @@ _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-co
 
 
 def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
-    """Return the lines that a request's `code` names: the present lines, or the lines of a past commit.
+    """Return the lines that a request's `code` names: present lines, or those of a past commit.
 
     File names are relative to `folder`.
 
     Raises:
         Usage: a path, line, commit or number is invalid.
         NotFound: there is no such file, line, commit or pull request.
-        ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     found: list[CodeLine] = []
     ranges = [range_of(there, folder, one) for one in code.lines]
@@ -350,11 +331,7 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
 
 
 def range_of(there: Repository, folder: Path, said: str) -> Range:
-    """Return the range of lines that the text `said`, PATH:FIRST-LAST, names.
-
-    Raises:
-        Usage: the text has another form, or the path is outside the repository.
-    """
+    """Return the range of lines that `said` names, PATH:FIRST-LAST relative to `folder`."""
     name, first, last = parsed(said)
     return Range(name_of(there, folder, name), first, last)
 
@@ -368,7 +345,7 @@ def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
 
 
 def name_of(there: Repository, folder: Path, given: str) -> str:
-    """Return the path `given`, which is relative to `folder`, as git names it: relative to the top of the repository.
+    """Return the path `given`, relative to `folder`, as git names it: relative to the top of the repository.
 
     Raises:
         Usage: the path is outside the repository.
@@ -383,7 +360,7 @@ def name_of(there: Repository, folder: Path, given: str) -> str:
 
 
 def is_argument(given: str) -> bool:
-    """Return True if git can take the text as an argument: it is not empty, has no NUL, and is not too long."""
+    """Return True if git can take the text as an argument: not empty, no NUL, not too long."""
     try:
         return bool(given) and "\0" not in given and len(os.fsencode(given)) < MAX_ARGUMENT_BYTES
     except UnicodeEncodeError:  # a lone surrogate
@@ -413,10 +390,7 @@ _REMOTES = ("upstream", "origin")
 
 
 class _PullRequest(NamedTuple):
-    """A pull request as ``gh`` describes it: its commits, and the commit that it was merged or squashed to.
-
-    `answered` is true if gh gave a description.
-    """
+    """A pull request as ``gh`` describes it: its commits, and the commit that it was merged or squashed to."""
 
     commits: Sequence[str] = ()
     merged: str = ""
@@ -426,12 +400,10 @@ class _PullRequest(NamedTuple):
 def commits_of_pull(there: Repository, number: int) -> list[str]:
     """Return the commits of a pull request; if the repository lacks them, the commit that they were squashed to.
 
-    The program ``gh`` is asked first. If it does not know them, the fetched git ref of the pull request is read. All
-    output of gh is treated as plain text.
+    The program ``gh`` is asked first, then the fetched git ref is read. Output of gh is treated as plain text.
 
     Raises:
         NotFound: the repository has none of these commits.
-        ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     remote, hosted = _remote(there)
     told = _by_gh(there, hosted, number) if hosted else _PullRequest()
@@ -449,9 +421,8 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _remote(there: Repository) -> tuple[str, str]:
-    """Return the git remote that has the pull requests, and the name by which ``gh`` knows the remote repository.
-
-    The name is empty if no host is known.
+    """Return the git remote that has the pull requests, and its repository's name for ``gh``; empty without a known
+    host.
     """
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text
@@ -461,8 +432,8 @@ def _remote(there: Repository) -> tuple[str, str]:
 
 
 def _by_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
-    """Ask ``gh`` to describe a pull request of the repository `hosted`. gh runs outside the repository, so that it
-    reads none of its files.
+    """Ask ``gh`` for a pull request of the repository `hosted`. It runs outside the repository, so it reads none of its
+    files.
     """
     command = ["gh", "pr", "view", str(number), "--repo", hosted, *_ASKED]
     try:
@@ -487,7 +458,6 @@ def _oid(one: object) -> str:
 
 
 def _present(there: Repository, names: Sequence[str]) -> list[str]:
-    """Return the names among `names` that are commits of this repository."""
     given = "".join(f"{name}\n" for name in names if name).encode()
     said = there.git("cat-file", "--batch-check=%(objectname) %(objecttype)", given=given).text if given else ""
     return [line.split(" ")[0] for line in said.split("\n") if line.endswith(" commit")]

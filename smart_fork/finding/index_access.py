@@ -1,4 +1,4 @@
-"""Opens the index. Errors say what to do."""
+"""Opens the index, and explains errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from smart_fork.errors import IndexUnavailable, advice
 
 
 class _OfThread(threading.local):
-    """The index as one thread has it open.
-
-    `store` is the index during a use. Between two uses `store` is `None`, and `between` is the open index with the
-    inode of its file. `held` closes the index.
+    """The index of one thread: `store` during a use; between two uses `between`, with its file's inode. `held` closes
+    it.
     """
 
     store: SqliteStore | None = None
@@ -49,11 +47,11 @@ def kept_open() -> Iterator[None]:
 def opened() -> Iterator[SqliteStore]:
     """Open the index for the block, and close it afterwards. A missing index is created.
 
-    A thread that has the index open already gets the open one again.
+    A thread that has the index open gets the open one again.
 
     Raises:
-        IndexUnavailable: the index cannot be opened, or turned out to be damaged during its use. A damaged index is set
-            aside, and the next caller gets a new one.
+        IndexUnavailable: the index cannot be opened, or turned out to be damaged. A damaged index is set aside, and the
+            next caller gets a new one.
     """
     try:
         if _index.store is not None:
@@ -73,10 +71,8 @@ def opened() -> Iterator[SqliteStore]:
 
 
 def _kept(using: ExitStack) -> SqliteStore | None:
-    """Return the index that `kept_open` keeps open.
-
-    Return `None` if it keeps none, or if another file has replaced the index; the replaced index is closed. `using`
-    closes the returned index if its next use fails.
+    """Return the index that `kept_open` keeps open, unless another file has replaced it. `using` closes it after an
+    error.
     """
     between, _index.between = _index.between, None
     if _index.held is None or between is None:
@@ -104,7 +100,7 @@ def _inode() -> int:
 
 @contextmanager
 def known_index() -> Iterator[SqliteStore | None]:
-    """Open the index for the block; yield `None` if there is no usable index. No index is created."""
+    """Open the index for the block; yield `None` without a usable index. No index is created."""
     with suppress(IndexUnavailable), ExitStack() as stack:
         try:
             store = stack.enter_context(opened()) if index_db().exists() else None

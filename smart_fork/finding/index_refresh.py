@@ -1,6 +1,4 @@
-"""Updates the index for a question, for as long as the question may wait. A background indexer does the remaining
-work.
-"""
+"""Updates the index for a question, as long as the question may wait. A background indexer does the remaining work."""
 
 from __future__ import annotations
 
@@ -71,10 +69,10 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(slots=True)
 class Engine:
-    """The models and time limits of a search: the embedder, the reranker, and how long a question may wait.
+    """The models and time limits of a search.
 
-    `progress` receives the steps of long work. `unfinished` is called with the project to index first, if indexing is
-    not complete and this process has no indexer.
+    `progress` receives the steps of long work. `unfinished` is called with the project to index first, if work is left
+    and this process has no indexer.
     """
 
     embedder: Embedder
@@ -88,16 +86,15 @@ class Engine:
 
     @property
     def indexer(self) -> Freshener | None:
-        """Return the background indexer that runs in this process, if there is one."""
+        """Return the background indexer that runs in this process, if any."""
         return self.embedder.indexer if isinstance(self.embedder, SharedEmbedder) else None
 
 
 class Refreshed(NamedTuple):
     """The state of the index after an update.
 
-    `left` counts the changed logs that were not read; `None` if no log was read, for the reason in `problem`. `unread`
-    are the logs that were not read. `absent` says why there is no embedding model. `background` describes the indexing
-    that continues in the background, and `seconds_left` estimates its time, if known.
+    `left` counts the changed logs that were not read; it is `None` if no log was read, and `problem` says why. `unread`
+    are these logs. `absent` says why there is no embedding model. `background` describes the indexing that continues.
     """
 
     left: int | None
@@ -169,9 +166,7 @@ def refresh(
 
 
 def _telling(engine: Engine) -> Progress:
-    """Return a progress callback that calls `engine.progress`. If many logs are read, it also begins to load the
-    model.
-    """
+    """Return a progress callback that also begins to load the model if many logs are read."""
 
     def told(stage: str, done: int, total: int) -> None:
         if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
@@ -183,11 +178,7 @@ def _telling(engine: Engine) -> Progress:
 
 
 def continue_indexing(engine: Engine, project: Project | None) -> bool:
-    """Have the remaining logs and passages indexed in the background, `project` first. Return True if that was
-    started.
-
-    The indexer of this process does it. If this process has none, `engine.unfinished` is called.
-    """
+    """Index the remaining logs and passages in the background, `project` first. Return True if that was started."""
     if engine.indexer is not None:
         engine.indexer.run_soon(project)
     elif engine.unfinished:
@@ -198,19 +189,16 @@ def continue_indexing(engine: Engine, project: Project | None) -> bool:
 
 
 def makes_vectors(engine: Engine, state: Refreshed) -> bool:
-    """Return True if missing embeddings will be made: by this question, by this process's indexer, or by another
-    process. `state` is the index after its update.
-    """
+    """Return True if missing embeddings will be made, by this question or in the background."""
     able = not state.absent and not Setting.INDEXING.is_off(engine.environment)
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
 
 
 def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
-    """Embed passages for a question within the time limit, first the passages that match the question's words.
+    """Embed passages for a question within the time limit, first those that match its words.
 
-    If a background indexer does the remaining work, only first passages of exchanges (prompts with their answers) are
-    embedded. Nothing is embedded if this process has an indexer, or if the question has no words. Return why there is
-    no model (else empty), and the number of passages embedded in a second.
+    Return why there is no model (else empty), and the passages embedded in a second. If a background process does the
+    rest, only the first passage after each prompt is embedded; if this process has an indexer, none.
     """
     if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
         return "", 0.0
@@ -238,7 +226,6 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
 
 
 def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
-    """Tell this process's indexer to embed first the passages that match the question's words."""
     counts = store.counts(query.scope)
     if counts.embedded < counts.chunks:
         indexer.put_first(query.scope.project, _wanted(store, query))
@@ -266,11 +253,7 @@ EARLY_THRESHOLD = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
-    """Return the shares of passages with an embedding: among the first passages of exchanges (prompts with their
-    answers), and among all passages.
-
-    `counts` are the numbers of sessions and passages in `scope`.
-    """
+    """Return the shares of passages with an embedding. `counts` are the numbers of passages in `scope`."""
     if counts.embedded == counts.chunks:
         return Covered(1.0, 1.0)
     number, embedded = store.first_passages(scope)
@@ -280,16 +263,15 @@ def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered
 def doubt(shares: Covered) -> float:
     """Return the points to subtract from every session's score while embeddings are missing.
 
-    A session without embeddings could turn out to be the better one. `shares` are the shares of passages with an
-    embedding.
+    A session without embeddings could turn out to be the better one.
     """
     return MAX_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
 
 def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
-    """Return a notice that `new` logs were never read and may hold the right session; empty if all were read.
+    """Return a notice that `new` logs beside the known `sessions` were never read; empty if all were.
 
-    `sessions` counts the known sessions. With `scored`, the notice adds that scores are lower.
+    With `scored`, the notice adds that scores are lower.
     """
     if not new:
         return ""
@@ -303,7 +285,7 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
 
 
 def early_notice(shares: Covered) -> str:
-    """Return a notice that an answer is early because few passages are embedded; empty if enough are."""
+    """Return a notice that an answer is early because few passages are embedded; else an empty text."""
     if shares.first_passages >= EARLY_THRESHOLD:
         return ""
     known = math.floor(100 * shares.all_passages)
@@ -324,8 +306,7 @@ def _share(part: int, whole: int) -> float:
 def background_notice(counts: Counts, left: int, seconds: float) -> str:
     """Return a line about the indexing that continues in the background; empty if nothing is left.
 
-    `counts` are the numbers of passages in the index. `left` counts the unread logs. `seconds` is the remaining time
-    to embed passages, 0 if unknown.
+    `left` counts the unread logs. `seconds` is the remaining time to embed passages, 0 if unknown.
     """
     said = [f"{left} logs are not read yet"] if left else []
     if counts.embedded < counts.chunks:
@@ -338,10 +319,9 @@ def background_notice(counts: Counts, left: int, seconds: float) -> str:
 
 
 def seconds_left(store: Store, counts: Counts, rate: float) -> float:
-    """Estimate the remaining seconds to embed passages; 0 if unknown.
+    """Estimate the seconds until all passages are embedded, from the `rate` (passages a second); 0 if unknown.
 
-    `rate` is the number of passages embedded in a second. Without one, the last full run gives a lower bound for the
-    rate: that run also read logs.
+    Without a rate, the last full run gives a lower bound, because that run also read logs.
     """
     if not rate and (run := LastRun.of(store)) and run.seconds > 0:
         rate = run.embedded / run.seconds
@@ -354,9 +334,8 @@ log = logging.getLogger(__name__)
 
 
 def index_in_background(project: Project | None) -> None:
-    """Start ``smart-fork index run`` as a detached process that indexes `project` first.
-
-    The process ends immediately if another process indexes.
+    """Start ``smart-fork index run`` as a detached process that indexes `project` first, unless another process
+    indexes.
     """
     argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
     argv += [f"--project={project.root}"] if project else []
@@ -371,11 +350,7 @@ def index_in_background(project: Project | None) -> None:
 
 
 def index_status() -> IndexStatus:
-    """Return the counts, freshness and unreadable logs of the index. A missing index is created; no log is read.
-
-    Raises:
-        IndexUnavailable: the index cannot be opened, or is damaged.
-    """
+    """Return the counts, freshness and unreadable logs of the index. A missing index is created; no log is read."""
     with opened() as store:
         counts = store.counts()
         unread = len(unread_logs(store, READERS))
@@ -391,10 +366,9 @@ def index_status() -> IndexStatus:
 
 
 def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
-    """Summarize an index run, with the content of the index after the run.
+    """Summarize an index run from its `report`, with the content of the index after the run.
 
-    `report` is the run's own report. `before` has the logs as the index knew them before the run: it shows which logs
-    were read. The caller adds the total time.
+    `before` has the logs as the index knew them: it shows which logs were read. The caller adds the total time.
     """
     counts = store.counts()
     read = {path for path, _ in store.seen().items() - before.items()}
@@ -406,7 +380,6 @@ def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], 
 
 
 def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
-    """Return, from rows of the index, the logs with lines that could not be decoded, each with some of these lines."""
     return tuple(
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows

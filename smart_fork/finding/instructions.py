@@ -38,13 +38,10 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def without_instructions(text: str, embedder: Embedder) -> str:
-    """Return the question `text` without instructions on how to work. If nothing else is left, return its least
+    """Return the question `text` without instructions on how to work; if nothing else is left, its least
     instruction-like part.
 
-    Parts with names of code are kept. For a model other than the default, return all of the text.
-
-    Raises:
-        ModelUnavailableError: as `Embedder.embed`.
+    Parts with names of code are kept. For a model other than the default, return the whole text.
     """
     model, weights, added = _numbers()
     if embedder.model != model:
@@ -63,9 +60,7 @@ def without_instructions(text: str, embedder: Embedder) -> str:
 
 @cache
 def _numbers() -> tuple[str, NDArray[np.float32], float]:
-    """Return the classifier of instructions: the name of its embedding model, one weight for each dimension, and the
-    bias.
-    """
+    """Return the classifier of instructions: its embedding model's name, a weight for each dimension, and the bias."""
     from indexer.arrays import np
 
     told = orjson.loads(NUMBERS.read_bytes())
@@ -73,7 +68,7 @@ def _numbers() -> tuple[str, NDArray[np.float32], float]:
 
 
 def _parts(text: str) -> Iterator[Sequence[str]]:
-    """Yield the parts of a text to classify, each as a list of pieces of text.
+    """Yield the parts of a text to classify, each as a list of pieces.
 
     A part is usually a sentence in one piece. Short sentences are joined, long ones are split into clauses, and long
     clauses into several pieces.
@@ -89,10 +84,7 @@ def _parts(text: str) -> Iterator[Sequence[str]]:
 
 
 def _windows(part: Sequence[str]) -> Sequence[str]:
-    """Return the texts to embed for a part, which is a list of pieces: each two neighboring pieces joined.
-
-    If the part has a single piece, return that piece.
-    """
+    """Return the texts to embed for a part: each two neighboring pieces joined, or its only piece."""
     return [f"{one} {other}" for one, other in pairwise(part)] or part
 
 

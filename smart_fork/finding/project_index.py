@@ -39,10 +39,9 @@ log = logging.getLogger(__name__)
 
 
 class ProjectIndex:
-    """The index, searched by one caller for the project of `path` (by default the working directory), or for all
-    projects.
+    """The index, searched by one caller for the project of `path` (default: working directory), or for all projects.
 
-    `caller` is the id of the session that asks, if a session asks. Nothing is read before the first question.
+    `caller` is the id of the session that asks, if any. Nothing is read before the first question.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class ProjectIndex:
 
     @cached_property
     def directory(self) -> Path:
-        """Return the directory from which the question is asked."""
+        """Return the directory that the question is asked from."""
         return resolve(self.path or Path.cwd())
 
     @cached_property
@@ -89,8 +88,7 @@ class ProjectIndex:
 
     @contextmanager
     def index(self) -> Iterator[SqliteStore]:
-        """Open the index for the block. It stays open, so a later block gets the same index. An error in the block
-        closes it.
+        """Open the index for the block, and keep it open for later blocks. An error in the block closes it.
 
         Raises:
             IndexUnavailable: the index cannot be opened, or is damaged. A damaged index is set aside.
@@ -106,14 +104,12 @@ class ProjectIndex:
 
     @property
     def store(self) -> SqliteStore:
-        """Return the open index. Call it only inside a ``with self.index()`` block."""
+        """Return the open index, inside a ``with self.index()`` block."""
         assert self._store is not None  # noqa: S101 - it is open
         return self._store
 
     def scope(self, asked: FindRequest) -> Scope:
-        """Return which sessions a request searches: those of the project and the agents, limited to a tag if one is
-        given.
-        """
+        """Return which sessions a request searches: those of the project, the agents and, if given, the tag."""
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope
@@ -122,9 +118,9 @@ class ProjectIndex:
         return replace(scope, sessions=(*tagged, *(row.row for row in guests.values())))
 
     def query(self, asked: FindRequest, withheld: frozenset[str] = frozenset()) -> Query:
-        """Build the query of a request, with the facts known about the session that asks.
+        """Build the query of a request, with facts about the session that asks.
 
-        The asking session, its workers and the `withheld` sessions are never found.
+        That session, its workers (agents that it started) and the `withheld` sessions are never found.
         """
         caller, own = self._caller_and_own()
         return self.relevant(asked.query(
@@ -134,11 +130,7 @@ class ProjectIndex:
         ))  # fmt: skip
 
     def relevant(self, query: Query) -> Query:
-        """Return the query with its field `relevant` set: the intent without instructions on how to work ("be
-        careful").
-
-        If the intent is short, or the model is not the default, return the query unchanged.
-        """
+        """Return the query with `relevant` set: a long intent without instructions on how to work ("be careful")."""
         if len(query.intent.split()) < LONG_WORDS:
             return query
         if query.intent not in self._relevant:
@@ -149,25 +141,18 @@ class ProjectIndex:
         return replace(query, relevant=self._relevant.get(query.intent, ""))
 
     def pointed_at(self, intent: str) -> dict[str, str]:
-        """Return the query's fields about the current branch: its name, and its last commits' subjects if `intent`
-        refers to it.
-        """
+        """Return the query's fields about the current branch, if there is a project; see `_pointed_at`."""
         return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Refreshed:
-        """Update the index for a request, and embed some passages for it.
-
-        Logs are read only by the first call. Each later call only embeds more of the passages without an embedding.
-        """
+        """Update the index for a request, and embed some passages for it. Logs are only read by the first call."""
         wanted = vectors and self.search_program is None
         return self.refreshed_for(lambda: asked.query(self.scope(asked)), vectors=wanted)
 
     def refreshed_for(
         self, query: Callable[[], Query], session: tuple[AgentName, str] | None = None, *, vectors: bool = True
     ) -> Refreshed:
-        """Update the index for a `query`: from one `session`'s log, or from all logs. Repeated calls only embed
-        passages.
-        """
+        """Update the index for a `query`, from one `session`'s log or from all logs. Repeated calls only embed."""
         engine, state = self.engine, self._states.get(session) or self._states.get(None)
         if state is None or (session and session not in self._states and state.left != 0):
             state = refresh(self.store, engine, None if session else self.project, query, session, vectors=vectors)
@@ -179,9 +164,7 @@ class ProjectIndex:
         return state
 
     def meaning(self, texts: Sequence[str]) -> Meaning:
-        """Return the object that embeds these texts. Equal texts get the same object, so that they are embedded
-        once.
-        """
+        """Return the object that embeds these texts. Equal texts get one object, so that they are embedded once."""
         return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
@@ -189,7 +172,7 @@ class ProjectIndex:
 
         Raises:
             LookupError: the index has embeddings of another model, or none.
-            ModelUnavailableError: `absent` (why there is no model) is not empty, or the model cannot be loaded.
+            ModelUnavailableError: the model cannot be loaded, or `absent` says why there is none.
         """
         check_comparable(self.store, self.engine.embedder.model, absent)
         self._begin(texts)
@@ -198,10 +181,7 @@ class ProjectIndex:
         return [vectors[text] for text in texts]
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
-        """Open the index, and begin to embed an intent and its other phrasings (`also`), to save time.
-
-        The question about one session is asked later. Do nothing if there is no index.
-        """
+        """Begin to embed an intent and its other phrasings (`also`), and open the index, for a later question."""
         if (words := plain(intent)) and index_db().exists():
             self._begin((words, *further(words, also)))
             with suppress(IndexUnavailable), self.index():
@@ -213,15 +193,11 @@ class ProjectIndex:
             one.settle()
 
     def _begin(self, texts: Sequence[str]) -> None:
-        """Begin to embed the texts that are not being embedded yet."""
         if left := [text for text in texts if not any(text in known for known in self._meanings)]:
             self.meaning(left).begin()
 
     def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
-        """Return the session that asks, if it is indexed, and the ids of sessions that its search must not find.
-
-        These ids are its own and the ids of its workers (agents that it started).
-        """
+        """Return the session that asks, if indexed, and the ids to hide from it: its own and its workers'."""
         if not self.caller:
             return None, frozenset()
         rows = self.store.find_sessions(self.caller)
@@ -279,11 +255,7 @@ _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", 
 
 
 def with_files(query: Query, code: Code, processes: Processes) -> Query:
-    """Return the query with the files that are being worked on.
-
-    These are the files of the code that the question names (`code`). If `code` names none, they are the repository's
-    files with uncommitted changes.
-    """
+    """Return the query with the files of the code that the question names, else the repository's uncommitted files."""
     project, given = query.scope.project, [*code.files]
     if code:
         from smart_fork.finding.git_blame import parsed, touched_by
@@ -311,9 +283,7 @@ _LANDED_SECONDS = 0.5
 
 
 def _pointed_at(intent: str, directory: Path, processes: Processes) -> dict[str, str]:
-    """Return the query's fields about the current branch: its name, and its last commits' subjects if `intent` refers
-    to it.
-    """
+    """Return the query's fields about the current branch: its name and, if `intent` means it, its commits' subjects."""
     branch = branch_at(directory)
     if not branch or branch in TRUNKS or not is_of_this_branch(intent):
         return {"branch": branch}

@@ -1,8 +1,9 @@
-"""Searches with the program qmd (``npm install -g @tobilu/qmd``), which has its own index of the exports.
+"""Searches with the program qmd (``npm install -g @tobilu/qmd``), which indexes the exports (sessions as Markdown
+files).
 
-An export is the Markdown file of a session. The index is in ``<SMART_FORK_HOME>/qmd``. A person's own qmd index and
-settings are never touched: `INDEX_PATH` and `QMD_CONFIG_DIR` point to this folder. qmd runs where no project's
-``.qmd`` can override them. Downloaded models are shared.
+Its index is in ``<SMART_FORK_HOME>/qmd``. A person's own qmd index and settings are never touched: `INDEX_PATH` and
+`QMD_CONFIG_DIR` point to this folder. qmd runs where no project's ``.qmd`` can override them. Downloaded models are
+shared.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _DECODER = json.JSONDecoder()
 
 
 class NotJson(ProgramFailed):
-    """An error: qmd's output has neither results nor a statement that there are none. The message quotes the output."""
+    """An error: qmd's output has neither results nor a statement that there are none. The message quotes it."""
 
     code = "not_json"
 
@@ -59,9 +60,8 @@ def without_steering(text: str) -> str:
 
 
 def results_in(printed: str) -> list[dict[str, Any]]:
-    """Parse the results in qmd's output. Text around them is ignored.
-
-    The forms are a list, ``{"results": […]}``, one object, or one object a line.
+    """Parse the results in qmd's output: a list, ``{"results": […]}``, one object, or one object a line. Ignore other
+    text.
 
     Raises:
         NotJson: the output has no readable results, for instance because it was cut off.
@@ -87,7 +87,7 @@ def results_in(printed: str) -> list[dict[str, Any]]:
 
 
 def location_of(result: dict[str, Any]) -> str:
-    """Return where the document of a search result is, as qmd prints it; empty if it prints no place."""
+    """Return where the document of a search result is, as qmd prints it; empty if it does not."""
     return _field(result, _LOCATIONS)
 
 
@@ -97,11 +97,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 def _values(text: str) -> list[Any]:
-    """Return the outermost JSON values in a text that also has other lines.
-
-    Raises:
-        NotJson: a value begins and does not end.
-    """
+    """Return the outermost JSON values in a text that also has other lines; raise `NotJson` for an unfinished one."""
     found, position = [], 0
     while start := _BEGINNING.search(text, position):
         try:
@@ -153,10 +149,7 @@ _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set 
 
 
 def _exported(agent: AgentName) -> bool:
-    """Return True if the agent's sessions have exports (Markdown files).
-
-    Without exports, qmd is not asked about the agent, since each call of qmd takes 0.25 s.
-    """
+    """Return True if the agent's sessions have exports. Otherwise qmd is not asked: each of its calls takes 0.25 s."""
     return any(index_root().glob(f"{agent}/*"))
 
 
@@ -207,10 +200,10 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Create the `missing` collections in qmd, and have qmd read the exports.
+        """Create the `missing` collections (an agent's exports) in qmd, have qmd read all exports, and store `stamp` as
+        read.
 
-        An export is the Markdown file of a session; a collection has the exports of one agent. Deleted content is
-        erased from qmd's index. `stamp` is stored as the state that qmd has read. Return False if the erasing failed.
+        Deleted content is erased from qmd's index. Return False if that failed.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -236,7 +229,7 @@ class Qmd:
             raise EngineUnavailable(_failure("collection add", done), _INSTALL)
 
     def _missing(self) -> list[AgentName]:
-        """Return the agents whose exports (sessions as Markdown files) qmd does not know yet.
+        """Return the agents with exports that qmd does not know yet.
 
         Raises:
             EngineUnavailable: qmd is not installed, or the program is not qmd.
@@ -263,10 +256,7 @@ class Qmd:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """Return the exports (sessions as Markdown files) that answer a question best; see `SearchEngine.ask`.
-
-        qmd's command ``query`` is tried first, then ``vsearch``, then ``search``.
-        """
+        """Ask qmd's commands ``query``, ``vsearch`` and ``search`` until one succeeds; see `SearchEngine.ask`."""
         failed: list[str] = []
         for way in _COMMANDS:
             try:
@@ -281,11 +271,7 @@ class Qmd:
         return Ranking((), None, "; ".join(failed), said=_said(None, failed))
 
     def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
-        """Return the documents that qmd finds with one of its commands (`way`), and the number of its results that are
-        no exports.
-
-        If the first documents are not enough, qmd is asked again for more.
-        """
+        """Return the documents that a qmd command (`way`) finds, if needed many, and the number of other results."""
         documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
             try:
@@ -351,11 +337,7 @@ class Qmd:
                 yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
-        """Return the session id that is written in an export. qmd prints `place`, a changed file name that does not
-        have the id.
-
-        Return `None` if no id is found. Versions of qmd change names differently.
-        """
+        """Return the session id in the export `place`, whose name qmd has changed; `None` without an id."""
         try:
             done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
         except (ProgramFailed, EngineUnavailable):
@@ -368,11 +350,7 @@ class Qmd:
     # -- the program -----------------------------------------------------------------------------------------------
 
     def program(self) -> str:
-        """Return the absolute path of the qmd executable.
-
-        Raises:
-            EngineUnavailable: the program is not found.
-        """
+        """Return the absolute path of the qmd executable; raise `EngineUnavailable` if it is not found."""
         wanted = Setting.QMD_COMMAND.text(self._environment) or "qmd"
         folders = self._environment.get("PATH", os.defpath).split(os.pathsep)
         # A relative one would let the directory that is asked from choose the program.
@@ -413,10 +391,7 @@ class Qmd:
 
 
 def _query(command: str, intent: str) -> str:
-    """Return `intent` as plain words for qmd's command: on one line, without text that qmd reads as operators.
-
-    Such operators are query types and negations.
-    """
+    """Return `intent` on one line, without what the qmd command reads as operators (query types, negations)."""
     text = " ".join(intent.split())
     if command == "search":
         return _NEGATED.sub("", text) or text
@@ -424,10 +399,7 @@ def _query(command: str, intent: str) -> str:
 
 
 def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
-    """Return the fields about qmd for a search's answer.
-
-    They are the command (`way`) that found the results, and the failures of the commands that were tried before.
-    """
+    """Return an answer's fields about qmd: the successful command (`way`), and the failures of earlier ones."""
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 
 
@@ -449,10 +421,7 @@ def _score(result: Mapping[str, Any]) -> float | None:
 
 
 def _export(agent: AgentName, place: str) -> Path | None:
-    """Return the export file (a session's Markdown file) that qmd names as `place`.
-
-    Return `None` if the place is outside the folder of the agent's exports.
-    """
+    """Return the export that qmd names as `place`; `None` outside the folder of the agent's exports."""
     if place.startswith("qmd://"):
         collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
         if collection != collection_of(agent):
@@ -469,10 +438,7 @@ def _export(agent: AgentName, place: str) -> Path | None:
 
 
 def _owner(agent: AgentName, export: Path) -> str | None:
-    """Return the id of the session that an export (a Markdown file) belongs to.
-
-    Return `None` if the file is missing or is no export.
-    """
+    """Return the id of the session that an export belongs to; `None` if the file is missing or no export."""
     try:
         if export.is_symlink() or not export.is_file():
             return None
@@ -485,9 +451,6 @@ def _owner(agent: AgentName, export: Path) -> str | None:
 
 
 def _named(agent: AgentName, text: str) -> str | None:
-    """Return the session id in the header of the `text` of an export (a session's Markdown file).
-
-    Return `None` if the header names another agent.
-    """
+    """Return the session id in the header of an export's `text`; `None` if the header names another agent."""
     header = parse_front_matter(text)
     return header.get("session_id") if header.get("agent", agent) == agent else None

@@ -96,18 +96,16 @@ _EVERYWHERE = frozenset(
 
 
 def plain(intent: str) -> str:
-    """Return `intent` as text that can be searched and embedded: without NUL and lone surrogates, at most
-    `MAX_CHARACTERS`.
-    """
+    """Return `intent` as searchable text: without NUL and lone surrogates, at most `MAX_CHARACTERS`."""
     text = intent[:MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
     return "" if is_empty(text) else text
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words of a question to search for: in order, each once, in lower case, mostly without stop words.
+    """Return the words of a question to search for: in order, each once, in lower case, without stop words if others
+    are left.
 
-    If all words are stop words, they are kept. A pull request's address and number are left out: they would find every
-    other pull request.
+    A pull request's address and number are left out: they would find every other pull request.
     """
     named = _WORD.findall(bigrams(_NUMBERED.sub(" ", text)))
     words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in named))
@@ -116,12 +114,10 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float:
-    """Return the points to subtract from every session's score: for a long question, a short prompt, and unknown
-    names.
+    """Return the points to subtract from every session's score, for a long question, a short prompt, or unknown names.
 
-    A long question has something in common with most sessions. A short prompt may ask for something new. `words` is
-    the number of words of the whole prompt, if it is longer than `text`. `strange` (0…1) says how few of the
-    question's names any session worked on.
+    A long question has something in common with most sessions. A short prompt may ask for something new. `words` counts
+    the words of the whole prompt. `strange` (0…1) says how few of the question's names any session worked on.
     """
     long = max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
     short = max(0.0, 1 - (words or len(text.split())) / PLAN_WORDS) if is_prompt(text) else 0.0
@@ -129,19 +125,13 @@ def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float
 
 
 def is_prompt(text: str) -> bool:
-    """Return True if `text` reads like a prompt for an agent instead of search words.
-
-    Such a text addresses an agent, has a whole sentence, or has several lines.
-    """
+    """Return True if `text` reads like a prompt for an agent: it addresses one, is a sentence, or has lines."""
     sentence = text[:1].isupper() and (_SENTENCE.search(text) or len(text.split()) >= SENTENCE_OF_WORDS)
     return bool(sentence or "\n" in text or _ADDRESS.search(text))
 
 
 def unnamed(text: str) -> str:
-    """Return a request to name the work, if `text` has only words that occur in any prompt ("fix this"); else empty.
-
-    An agent's command at the beginning does not count.
-    """
+    """Return a request to name the work, if `text` only has words that occur in any prompt ("fix this"); else empty."""
     words = words_of(_COMMAND.sub("", text))
     nothing = all(
         word.isdigit() or (word.isascii() and (len(word) == 1 or word.rstrip("s") in _EVERYWHERE)) for word in words
@@ -150,11 +140,7 @@ def unnamed(text: str) -> str:
 
 
 def terms_of(text: str) -> tuple[str, ...]:
-    """Return the search terms in a question, each quoted for FTS5: words, and compounds such as ``src/upload.py`` as
-    phrases.
-
-    A pull request is a compound of its kind and its number.
-    """
+    """Return a question's search terms, quoted for FTS5: words, and compounds such as ``src/upload.py`` as phrases."""
     numbered = [
         f"{kind}/{one[1] or one[2]}"
         for one in _NUMBERED.finditer(text)
@@ -219,10 +205,10 @@ SENTENCE_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, `changes`, or a `pull`.
-
-    `changes` is True for the caller's uncommitted changes, or the text of a patch. `pull` is the number of a pull
+    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, `changes`, or a `pull`
     request.
+
+    `changes` is True for the caller's uncommitted changes, or the text of a patch.
     """
 
     lines: Sequence[str] = ()
@@ -239,12 +225,11 @@ class Code:
 class Query:
     """A checked question to the index. `intent` is its text, `also` has it in other words; all phrasings are used.
 
-    `everywhere` means all projects. `caller` is the session that asks. `relatives` are sessions of other families (a
-    family is a session and its forks) that share content with the caller. `hidden` sessions are never found. `doubt`
-    are points that every session loses while embeddings are missing. `read` is the share of logs that were read.
-    `relevant` is the intent without instructions on how to work, if known. `branch` is the current branch, `landed`
-    the subjects of its commits. `in_play` are the files being worked on; `given` is true if the caller named them.
-    `agents` are those to search. `directory` is where the question is asked.
+    `everywhere` means all projects. `caller` is the session that asks, `relatives` are other sessions that share
+    content with it. `hidden` sessions are never found. `doubt` are points that every session loses while embeddings are
+    missing. `read` is the share of logs that were read. `relevant` is the intent without instructions on how to work.
+    `landed` has the subjects of the commits of `branch`. `in_play` are the files being worked on; `given` is true if
+    the caller named them. `directory` is where the question is asked.
     """
 
     intent: str
@@ -268,7 +253,7 @@ class Query:
 
     @property
     def known_families(self) -> frozenset[str]:
-        """Return the families (each a session and its forks) of the session that asks and of its relatives."""
+        """Return the families (a session and its forks) of the session that asks and of its relatives."""
         return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
 
     def is_kin(self, session: SessionRow) -> bool:
@@ -278,10 +263,7 @@ class Query:
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:
-        """Return the texts to search with: the person's question, then its other phrasings.
-
-        If the question refers to the current branch, the branch's words are added to the question.
-        """
+        """Return the texts to search with: the question, with words of the current branch if it means that; others."""
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
 
@@ -290,9 +272,8 @@ class Query:
         """Return the indexes of the phrasings that are also compared by meaning: the person's own and the shortest
         sentence.
 
-        One embedding takes most of a question's time, and other phrasings help mostly by their words. A second
-        embedding helps if the model does not know the person's language. If the question is about one session, all
-        phrasings are embedded, to tell its exchanges (prompts with their answers) apart.
+        One embedding takes most of a question's time. A second one helps if the model does not know the person's
+        language. For a question about one session all phrasings are embedded.
         """
         others = range(1, len(self.phrasings))
         if self.scope.session is not None:
@@ -305,22 +286,18 @@ class Query:
         return tuple(self.phrasings[number] for number in self.embedded)
 
     def _meaning_and_size(self, number: int) -> tuple[bool, int]:
-        """Return the sort key of phrasing `number`: whole sentences before one or two words, then shorter texts
-        first.
-        """
+        """Return the sort key of phrasing `number`: whole sentences first, then shorter texts."""
         text = self.phrasings[number]
         return len(text.split()) < SENTENCE_WORDS, len(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A session that a search found, with its score, the passage that answers best (`text`), and the asked words in
-    it.
+    """A session that a search found, with its score, the passage that answers best (`text`), and the asked words in it.
 
-    `why` explains the score before reranking; `None` if another engine gave the score. `lines` are the passage's first
-    and last line in the export (the session's Markdown file). `asked` are all words of the `phrasings`. `voices` says
-    where in the text another speaker begins; `None` if unknown. `wrote` is the session's part of the code that was
-    asked about.
+    `why` explains the score before reranking, if the built-in engine gave it. `lines` are the passage's first and last
+    line in the session's Markdown export. `asked` are all words of the `phrasings`. `voices` says where in the text
+    another speaker begins. `wrote` is the session's part of the asked code.
     """
 
     session: SessionRow
@@ -340,12 +317,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The sessions that a search found (`hits`, best first), with the way they were found and the failures.
+    """The sessions that a search found (`hits`, best first), how they were found, and failures.
 
-    `dropped` counts the sessions without an id or directory. `rerank_error` says why a configured reranker was not
-    used. `engine` found the hits; `said` are fields of an external engine for the answer. `rivals` are the families (a
-    session and its forks) that lower each other's chance, each with its points. `weighed` are the searched terms by
-    phrasing, with their weights.
+    `dropped` counts sessions without an id or directory. `said` are an external engine's fields for the answer.
+    `rivals` are the families (a session and its forks) that lower each other's chance, with their points. `weighed` are
+    the searched terms by phrasing, with their weights.
     """
 
     hits: tuple[Candidate, ...]
@@ -360,7 +336,7 @@ class Candidates:
 
     @property
     def fallback_used(self) -> bool:
-        """Return True if the best way of searching failed, so that another way found the sessions."""
+        """Return True if the best way of searching failed, so that another one found the sessions."""
         return bool(self.error)
 
 
@@ -373,17 +349,16 @@ MAX_NAME_TERMS, MIN_PREFIX_LETTERS = 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The rows of an index table that match a question's words best, and each phrasing's BM25 score for them."""
+    """The rows of an index table that match a question's words best, and each phrasing's BM25 scores for them."""
 
     rows: frozenset[int]
     scores: tuple[Mapping[int, float], ...]
 
 
 class QueryWords:
-    """The search terms of each phrasing of a question, weighted by rarity. They find rows of the index in the
-    question's scope.
+    """The search terms of each phrasing of a question, weighted by rarity, to find rows of the index in its scope.
 
-    `weighed` are known terms and weights: another search with the same phrasings computed them for its own scope.
+    `weighed` are terms and weights that another search with equal phrasings has computed for its own scope.
     """
 
     def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
@@ -399,10 +374,7 @@ class QueryWords:
         return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
 
     def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
-        """Return each phrasing's BM25 scores of the `best` rows.
-
-        BM25 is a sum over terms, so a phrasing's score is the sum of its own terms' scores.
-        """
+        """Return each phrasing's BM25 scores of the `best` rows: the sums of its own terms' scores."""
         if len(self.phrasings) == 1:
             return (dict(best),)
         rows = [hit.row for hit in best]
@@ -417,10 +389,9 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """Return, for each phrasing, its `most` best rows of an index table, and how much of the phrasing's words each
-        row has.
+        """Return, for each phrasing, the share (0…1) of its words in its `most` best rows of an index table.
 
-        The shares are from 0 to 1; rare words weigh more. `scores` are each phrasing's scores by row.
+        Rare words weigh more. `scores` are each phrasing's scores by row.
         """
         best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
         asked = {row for rows in best for row in rows}
@@ -428,12 +399,11 @@ class QueryWords:
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
-        """Return how much of each phrasing's file and code names each session worked on, and how strange the names
-        are.
+        """Return how much each session worked on each phrasing's file and code names, and how strange the names are.
 
-        The first value has a mapping for each phrasing, and a last one for the files being worked on: from sessions to
-        shares (0…1). Rare names weigh more, names without a session do not count. The second value (0…1) is high if
-        sessions worked on few of the question's names.
+        The first value has a mapping from sessions to shares (0…1) for each phrasing, and a last one for the files
+        being worked on. Rare names weigh more. The second value (0…1) is high if sessions worked on few of the
+        question's names.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
@@ -475,8 +445,7 @@ def _known(
 ) -> Mapping[str, int]:
     """Return the number of sessions with each term.
 
-    If only one or two terms are given and no session has any of them, count the sessions with words that begin like
-    them.
+    If one or two terms are given and no session has them, count sessions with words that begin like them.
     """
     known = {term: counts[term] for term in terms}
     if len(known) > MAX_NAME_TERMS or any(known.values()):

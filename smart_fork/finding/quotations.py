@@ -1,6 +1,4 @@
-"""Chooses what to quote from a passage that a search found: the matching sentence, the text after it, and the
-speaker.
-"""
+"""Chooses what to quote from a found passage: the matching sentence and what follows, with the speaker."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ class Quotation(NamedTuple):
 
 
 class SpokenPart(NamedTuple):
-    """The text of one speaker in a passage. Secrets in it are not masked yet, since most of the text is never shown."""
+    """One speaker's text in a passage, not yet masked (without secrets), since most of it is never shown."""
 
     said_by: Speaker | None
     text: str
@@ -63,10 +61,9 @@ class SpokenPart(NamedTuple):
 
 
 def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
-    """Quote the passage of each hit in at most `limit` characters.
+    """Quote the passage of each hit in at most `limit` characters, from the sentence that matches the asked words best.
 
-    Each quotation begins at the sentence with the best evidence for the asked words. If a passage has none of the
-    words, it begins at the sentence nearest in meaning, if `nearness` can tell, else at the first sentence.
+    Without a match, the quotation begins at the sentence nearest in meaning, or at the first.
     """
     said = [_said(hit) for hit in hits]
     telling = [_most_telling(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
@@ -102,9 +99,7 @@ def _said(hit: Candidate) -> list[SpokenPart]:
 
 
 def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[int, int] | None:
-    """Find the first sentence with the best evidence for `words`. Return the indexes of its part and of the
-    sentence.
-    """
+    """Return the indexes (part, sentence) of the first sentence with the best evidence for `words`, if any."""
     found, most = None, 0.0
     for number, part in enumerate(parts):
         for place, (start, end) in enumerate(sentences(part.text)):
@@ -114,11 +109,7 @@ def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[in
 
 
 def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Find, for each passage, the sentence nearest in meaning to the question: the indexes of its part and the
-    sentence.
-
-    One call of `nearness` compares all sentences.
-    """
+    """Return the indexes (part, sentence) of each passage's sentence nearest in meaning, by one comparison."""
     candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
@@ -129,9 +120,9 @@ def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> li
 
 
 def _to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
-    """Return the first sentences of a passage, with the indexes of part and sentence, for a comparison by meaning.
+    """Return the first sentences of a passage, with their indexes (part, sentence), for a comparison by meaning.
 
-    Sentences about an agent's actions are used only if the passage has no others, because commands have many tokens.
+    Sentences about an agent's actions only count without others, because commands have many tokens.
     """
     first = [
         (number, place, part.text[start:end])
@@ -148,11 +139,7 @@ def _quoted(parts: Sequence[SpokenPart], place: tuple[int, int], words: Sequence
 
 
 def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
-    """Return a function that computes, for some texts, the cosine of each text to the nearest of the question's
-    vectors.
-
-    `asked` returns the question's vectors.
-    """
+    """Return a function that computes the cosines of texts to the nearest of the vectors that `asked` returns."""
 
     def near(texts: Sequence[str]) -> list[float]:
         from indexer.arrays import np
@@ -174,8 +161,8 @@ def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearne
 def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None) -> Masked:
     """Return at most `limit` characters of `text`, masked, from the sentence that matches `words` best.
 
-    Without a match it begins at sentence `nearest`, else at the first. Control characters are removed, because a
-    snippet is shown in terminals.
+    Without a match it begins at sentence `nearest`, else at the first. Control characters are removed: snippets are
+    shown in terminals.
     """
     text, words = mask(tidied(text)), tuple(words)
     spans = sentences(text)
@@ -212,16 +199,12 @@ def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _begins_one(word: str, in_order: Sequence[str]) -> bool:
-    """Return True if one of the sorted words `in_order` begins with `word`."""
     place = bisect_left(in_order, word)
     return place < len(in_order) and in_order[place].startswith(word)
 
 
 def _densest(text: str, words: frozenset[str], width: int) -> int:
-    """Return where to begin a cut-out of `width` characters with as many different query words as possible.
-
-    The cut-out begins a little before the first of these words.
-    """
+    """Return where to begin a cut-out of `width` characters with as many different query words as possible."""
     stems = tuple(word[: max(4, len(word) - 2)] for word in words)
     places = (
         [(m.start(), m[0].lower()) for m in _WORD.finditer(text) if m[0].lower().startswith(stems)] if stems else []
@@ -261,7 +244,7 @@ def best(text: str, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> i
 
 
 def _paragraphs(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each line; lines of one wrapped sentence count as one line."""
+    """Return the start and end of each line; a wrapped sentence counts as one line."""
     found: list[tuple[int, int]] = []
     for line in _LINE.finditer(text):
         start, end = line.span()

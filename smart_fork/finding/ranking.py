@@ -1,12 +1,10 @@
-"""Computes, from the evidence for each session, the chance that the session is the one a question means. Pure
-functions.
+"""Computes, from the evidence for each session, the chance that a question means it. Pure functions.
 
 Words and meaning fail differently: only words find a name, only meaning finds a paraphrase. Each part of the evidence
 gives points. A session's chance is its share of the weight of all rivals and of one more rival: that no session is
-meant. So a question without an answer in the index gets low scores, and 0.5 means as likely right as wrong. For a
-question with several phrasings, the evidence is the mean over all of them; by meaning, over the embedded phrasings.
-The points were fitted on labelled queries, half of them without an answer in the index (``benchmarks/tuning.py``). The
-points for the files that are being worked on were fitted in a similar way.
+meant. So a question without an answer in the index gets low scores, and 0.5 means as likely right as wrong. With
+several phrasings, the evidence is the mean over all; by meaning, over the embedded ones. The points were fitted on
+labelled queries, half of them without an answer in the index (``benchmarks/tuning.py``).
 """
 
 from __future__ import annotations
@@ -46,10 +44,10 @@ class Parts(NamedTuple):
     """The evidence for a session, one number for each kind of evidence; or the points for each kind.
 
     `session_words` is the session's BM25 divided by the best session's, times the share of the question's words in the
-    best session. `passage_words` is computed likewise from its best passages, `commits` from its commit messages.
-    `title` is the share of the question's words in the title. `work` is the share of the named files and code names
-    that the session edited or wrote. `files` is the share of the files being worked on that it edited. `nearest` is
-    the cosine of its best passages, `whole` the mean cosine of all its embedded passages.
+    best session; `passage_words` and `commits` likewise, of passages and commit messages. `title` is the share of the
+    question's words in the title, `work` the share of named files and code names that the session worked on. `files` is
+    the share of the files being worked on that it edited. `nearest` is the cosine of its best passages, `whole` the
+    mean of all.
     """
 
     session_words: float = 0.0
@@ -69,7 +67,7 @@ SILENT = Parts()
 class Weights(NamedTuple):
     """The points that each kind of evidence is worth (`worth`), for a value of 1.
 
-    `nothing` is the number of points at which it is as likely that the session is meant as that no session is.
+    With `nothing` points, it is as likely that the session is meant as that none is.
     """
 
     worth: Parts
@@ -97,10 +95,9 @@ KNOWN_AGAIN: Mapping[Known, Weights] = {
 class Evidence:
     """The evidence that one phrasing of a question found for one session.
 
-    `words` is the session's BM25, `passages` the BM25 of its passages, `commits` the BM25 of its commit messages.
-    `title`, `work` and `files` are shares (0…1) as in `Parts`. `similar` has the cosines of its passages by position.
-    `chunks` counts the embedded passages: while an index is being embedded, missing embeddings say nothing.
-    `only_asked` is true if the session did no work: it only asked smart-fork, or its prompts had no effect.
+    `words`, `passages` and `commits` are BM25 of the session, its passages and its commit messages. `title`, `work` and
+    `files` are shares (0…1) as in `Parts`. `similar` has the cosines of passages by position, `chunks` counts the
+    embedded ones. `only_asked` is true if the session did no work.
     """
 
     words: float = 0.0
@@ -115,9 +112,7 @@ class Evidence:
 
 
 class Coverage(NamedTuple):
-    """The shares of a question's words (0…1, rare words weigh more) that the best session, passage and commits
-    contain.
-    """
+    """The shares of a question's words (0…1, rare words weigh more) in the best session, passage and commits."""
 
     session: float = 0.0
     chunk: float = 0.0
@@ -126,10 +121,9 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Phrased:
-    """The evidence that one phrasing of the question found: `evidence` for each session, and `coverage` of its words.
+    """The evidence that one phrasing of the question found for each session, and the `coverage` of its words.
 
-    `embedded` is true if the phrasing was also compared by meaning. `named` is true if the phrasing is one word or
-    contains a code name.
+    `embedded` is true if it was also compared by meaning, `named` if it is one word or contains a code name.
     """
 
     evidence: Mapping[int, Evidence]
@@ -139,11 +133,11 @@ class Phrased:
 
 
 class Score(NamedTuple):
-    """The points for a session by kind of evidence, and the points `against` the session.
+    """The points for a session by kind of evidence, and the points `against` it, which the function `share` raises for
+    rivals.
 
-    At first, `against` is the number of points at which the session is as likely as no session. Then the function
-    `share` adds the weight of rival sessions. `speaking` is the evidence that each phrasing of the question found,
-    `worth` the points for a value of 1. `shares` says how much of each kind of evidence one phrasing contributes.
+    `speaking` is the evidence that each phrasing found, `worth` the points for a value of 1. `shares` says how much of
+    each kind of evidence one phrasing contributes.
     """
 
     points: Parts
@@ -159,7 +153,7 @@ class Score(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Return the probability (0…1) that the session is the one the question means.
+        """Return the probability (0…1) that the question means the session.
 
         It is rounded to 12 digits, because capped chances that should be equal differ in their last bits.
         """
@@ -171,10 +165,7 @@ class Score(NamedTuple):
         return tuple(_points(self.worth, map(mul, one, self.shares)) for one in self.speaking)
 
     def doubted(self, doubt: float, read: float = 1.0) -> Score:
-        """Return the score with `doubt` more points against the session.
-
-        `read` is the share of the session logs that were read. If it is below 1, the chance is multiplied by it.
-        """
+        """Return the score with `doubt` more points against the session, and at most `read` times its chance."""
         doubted = self._replace(against=self.against + doubt)
         return doubted if read >= 1 else doubted.at_most(max(read * doubted.chance, 1e-12))
 
@@ -184,10 +175,9 @@ class Score(NamedTuple):
 
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
-    """Return the score of each session from the evidence of all phrasings.
+    """Return the score of each session from the evidence of all phrasings. `words` is true if words were searched.
 
-    Sessions of one family (a session and its forks) do not lower each other's chance. `words` is true if words were
-    searched.
+    Sessions of one family (a session and its forks) do not lower each other's chance.
     """
     weighed = weigh(phrasings, words=words)
     return share(weighed, families, rivals(weighed, families))
@@ -215,10 +205,7 @@ def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
 
 
 def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[str, float]:
-    """Return the strongest families (a session and its forks), each with the points of its best member.
-
-    They lower each other's chance.
-    """
+    """Return the strongest families (a session and its forks), which lower each other's chance, with their points."""
     best: dict[str, float] = {}
     for session, one in weighed.items():
         best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
@@ -226,19 +213,12 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the `RIVALS` families (a session and its forks) with the most points. Only these lower each other's
-    chance.
-
-    `leads` has the points of each family.
-    """
+    """Return the `RIVALS` families with the most points from `leads`, the points of each family."""
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """Return each session's score, lowered by the points of the `rivals`.
-
-    Rivals are families (a session and its forks); some may be on a team's server. A session's own family is no rival.
-    """
+    """Return each session's score, lowered by the points of the `rivals`, which are families (session and forks)."""
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -248,11 +228,7 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return the score of a session of `family`, after the rivals `before` are replaced by `rivals` in its
-    computation.
-
-    Rivals are families (a session and its forks) that lower the chance of other families' sessions.
-    """
+    """Return a score of a session of `family`, with the rival families `before` replaced by `rivals`."""
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
@@ -263,8 +239,8 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool = False) -> dict[int, Parts]:
     """Return the evidence for each session as numbers that can be compared between questions.
 
-    If the question names code (`named`) and no passage contains the name, the words of the whole session count instead
-    of its passages: the name is then in a command's output or in a list of files.
+    If the question names code (`named`) and no passage has the name, the words of the whole session count for its
+    passages: the name is then in a command's output or a list of files.
     """
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
     whole = {session: coverage.session * one.words / most_words for session, one in evidence.items()}
@@ -288,18 +264,15 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
 
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
-    """Return, for each kind of evidence, the share that one of `all_of_them` phrasings contributes.
-
-    Evidence by meaning is shared among the `embedded` phrasings alone.
-    """
+    """Return, for each kind of evidence, the share of one of all phrasings; by meaning, of the `embedded` ones."""
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
 def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
     """Return the points of one session from its evidence (`speaking`) in each phrasing of the question.
 
-    `shares` says how much one phrasing contributes. `similar` is true if a passage of the session has an embedding,
-    `words` if words were searched.
+    `shares` says how much one phrasing contributes. `similar` is true if a passage has an embedding, `words` if words
+    were searched.
     """
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
@@ -320,9 +293,7 @@ def _whole(one: Evidence) -> float:
 
 
 def best_of(values: Collection[float]) -> float:
-    """Return the highest value, averaged with the next highest ones. If there are fewer, 0 stands for each missing
-    value.
-    """
+    """Return the highest value, averaged with the next highest ones; 0 stands for each missing one."""
     if not values:
         return 0.0
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
@@ -340,9 +311,9 @@ def best_of(values: Collection[float]) -> float:
 class PointParts(NamedTuple):
     """The evidence that an exchange (a prompt with its answer) is the one to fork after.
 
-    `nearest` is the cosine of its best passages. `words` are its matching words. `talk` is how much the session spoke
-    about the question up to here, `late` the position in the session; both are relative to the session's maximum.
-    `pending` is 1 if the next exchange changes files, which counts against this one.
+    `nearest` is the cosine of its best passages, `words` its matching words. `talk` is how much the session spoke about
+    the question so far, `late` the position; both relative to the session's maximum. `pending` is 1 if the next
+    exchange changes files, which counts against this one.
     """
 
     nearest: float
@@ -354,10 +325,10 @@ class PointParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEvidence:
-    """The evidence for each exchange (a prompt with its answer) of a session, by the exchange's number from 0.
+    """The evidence for each exchange (a prompt with its answer) of a session, by its number from 0.
 
-    A fork after exchange `point` knows all that the question asks. `why_not` says why there is no evidence, or why
-    only words were compared. `score` is the chance that the question means this session, if known.
+    A fork after exchange `point` knows all that is asked. `why_not` says why words, meaning or both were not compared.
+    `score` is the chance that the question means this session.
     """
 
     parts: Mapping[int, PointParts] = field(default_factory=dict)
@@ -381,10 +352,7 @@ WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)
 
 
 def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
-    """Return the numbers of the exchanges (prompts with their answers) that change files.
-
-    They are found by lines about edits in the `texts` of their passages.
-    """
+    """Return the numbers of the exchanges (prompts with their answers) whose passages have lines about edits."""
     return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
 
 
@@ -392,11 +360,10 @@ def fork_point(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> Placement | None:  # fmt: skip
-    """Return the best passage of the exchange (a prompt with its answer) to fork after.
+    """Return the best passage of the exchange (a prompt with its answer) after which a fork knows all that is asked.
 
-    After that exchange, a fork knows all that is asked. Return `None` for a session without passages. `places` are all
-    passages of the session, in order. `words` has each phrasing's scores by passage, `similar` each embedded
-    phrasing's cosines by position. `changing` are the exchanges that change files.
+    `places` are all passages of the session, in order. `words` has each phrasing's scores by passage, `similar` each
+    embedded phrasing's cosines by position. `changing` are the exchanges that change files.
     """
     if not places:
         return None
@@ -413,11 +380,7 @@ def exchange_parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> dict[int, PointParts]:  # fmt: skip
-    """Return the evidence that each exchange (a prompt with its answer) is the one to fork after: the mean over all
-    phrasings.
-
-    The parameters are as in `fork_point`.
-    """
+    """Return the evidence, averaged over phrasings, for each exchange to fork after; see `fork_point`."""
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
         of_exchange[place.exchange].append(place)
@@ -455,8 +418,8 @@ def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
     """Return why a fork that the agent makes itself lacks a passage: "compaction" or "gap"; empty if it has the
     passage.
 
-    The last compaction dropped the first `forgotten` turns. The passage is lost with them if its exchange (a prompt
-    with its answer) `ends` before turn `forgotten`. The agent also does not load turns before turn `gap`.
+    The last compaction dropped the first `forgotten` turns, and the passage if its exchange `ends` before. The agent
+    also does not load turns before turn `gap`.
     """
     if ends is not None and ends < forgotten:
         return "compaction"
@@ -476,7 +439,7 @@ def _by_meaning(place: Placement, similar: Sequence[Mapping[int, float]]) -> flo
 
 
 def percent(score: float) -> str:
-    """Format a score from 0 to 1 as a percentage: "72 %". The lowest text is "< 1 %", the highest "> 99 %"."""
+    """Format a score from 0 to 1 as a percentage, such as "72 %", "< 1 %" or "> 99 %"."""
     if score < 0.01:
         return "< 1 %"
     return "> 99 %" if score > 0.99 else f"{score:.0%}".replace("%", " %")

@@ -1,6 +1,4 @@
-"""Lists the recent sessions from their logs: neither an index nor a model is needed. An index saves reading unchanged
-logs.
-"""
+"""Lists the recent sessions from their logs, without a model. An index saves reading unchanged logs."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ MAX_LOOKED_AT = 400
 
 
 class Recent(NamedTuple):
-    """The newest sessions (`sessions`), the number of automated sessions left out, and the logs that could not be
-    read.
-    """
+    """The newest sessions, the number of automated sessions left out, and the logs that could not be read."""
 
     sessions: list[Session]
     hidden: int
@@ -107,9 +103,7 @@ def recent_sessions(
 def _as_listed(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
-    """Return the logs that pass a list's filters, those of pinned sessions first, and the set of the pinned sessions'
-    logs.
-    """
+    """Return the logs that pass a list's filters, those of pinned sessions first, and the set of these."""
 
     def having(mark: str) -> set[LogFile]:
         sessions = marked(mark)
@@ -179,10 +173,9 @@ def _sessions(
 
 
 def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
-    """Return the indexed session of each log, by the log's path, so that the log need not be read.
+    """Return the indexed session of each unchanged log by its path, `None` for a log without a session.
 
-    Logs that changed since they were indexed are missing. A log without a session has `None`. A session that began
-    elsewhere and worked in `project` is represented by its work there, even if its log has grown.
+    A session that began elsewhere and worked in `project` is represented by its work there, even if its log has grown.
     """
     try:
         if not index_db().exists():
@@ -225,7 +218,7 @@ def list_recent(
     agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False,
     tag: str = "", archived: bool = False,
 ) -> Recents:  # fmt: skip
-    """Return the newest sessions of a project for a list, read from the logs. The caller adds `notice`.
+    """Return the newest sessions of a project, read from the logs. The caller adds `notice`.
 
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
@@ -246,10 +239,7 @@ def list_recent(
 
 
 def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
-    """Return the files in the agents' log folders that have a log's name but are no logs, with reasons.
-
-    A client limited to projects gets none.
-    """
+    """Return the files in log folders that are named like logs but are none, with reasons; limited clients get none."""
     return tuple(
         FailedLog(printable(path), why)
         for agent in (() if call_context.limited() else adapters)
@@ -259,11 +249,7 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Return the files in the agents' log folders that hold no session, each with the reason.
-
-    The reason comes from the file's kind, or from the index run that read the file. A client limited to projects gets
-    none.
-    """
+    """Return the files in log folders that hold no session, with reasons; none for a client limited to projects."""
     read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
@@ -280,10 +266,10 @@ MIN_SHARE = 0.6
 def gone_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = (), limit: int = MAX_GONE
 ) -> tuple[GonePrompt, ...]:
-    """Return one prompt of each session that its agent deleted before smart-fork read it.
+    """Return one prompt of each session that its agent deleted before smart-fork read it: agents also keep prompts
+    elsewhere.
 
-    Such prompts are known because agents also keep prompts in files other than logs. Without `phrasings`, return the
-    newest prompts; with `phrasings`, the prompts with most of their words, best first.
+    Without `phrasings`, these are the newest; with `phrasings`, those with most of their words, best first.
     """
     found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
     for agent in agents:
@@ -311,10 +297,7 @@ def gone_prompts(
 
 
 def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
-    """Yield the prompts that an agent keeps, of sessions that have no log and are unknown to smart-fork.
-
-    Sessions in the index, forgotten sessions and running workers are known.
-    """
+    """Yield the prompts that an agent keeps of sessions that have no log and are not indexed, forgotten or running."""
     kept = AGENTS[agent].prompts
     if kept is None:
         return

@@ -1,7 +1,7 @@
-"""The search of another place, such as a team's server, while the local index is searched; and merging the results.
+"""Searches another place, such as a team's server, beside the local index, and merges the results.
 
-The server weighs the evidence for its sessions. This machine then computes all chances: local and remote sessions are
-rivals, so a strong local session lowers the chance of a weak remote one. A score means the same for both.
+The server weighs the evidence for its sessions. This machine then computes all chances: a strong local session lowers
+the chance of a weak remote one. A score means the same for both.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemotePassage:
-    """A passage of a session on a team's server, its position, and the tokens that a fork at the passage loads.
+    """A passage of a session on a team's server, its position, and the tokens that a fork there loads.
 
-    The fork ends with the passage's exchange (a prompt with its answer).
+    The fork ends with the passage's `exchange` (a prompt with its answer).
     """
 
     text: str
@@ -48,8 +48,8 @@ class RemotePassage:
 class RemoteSession:
     """A session that a team's server found.
 
-    `local_id` is the id of its copy on this machine, if any. `family` is its family (a session and its forks) on the
-    server. `passage` answers best. `weighed` is the session's score before local sessions lower it.
+    `local_id` is the id of its copy here, if any. `family` is its family (a session and its forks) on the server.
+    `weighed` is its score before local sessions lower it.
     """
 
     origin: Origin
@@ -88,10 +88,9 @@ class RemoteAnswer:
 def weighed_there(
     speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
 ) -> Score:
-    """Return the score of a session on the server from its evidence (`speaking`) in each phrasing of the question.
+    """Return the score of a session on the server from its evidence in each phrasing, computed like a local session's.
 
-    It is computed like a local session's. `similar` says whether the session has a known embedding, `embedded` whether
-    the question has.
+    `similar` says whether the session has a known embedding, `embedded` whether the question has.
     """
     shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if embedded else 0)
     given = [Parts(**one) for one in speaking]
@@ -102,7 +101,7 @@ class RemoteSearch(Protocol):
     """The search of another place beside the index, such as a team's server: begun first, answered later."""
 
     def begin(self, query: Query, meaning: Meaning) -> None:
-        """Send the question to the server without waiting. The query's directory decides which project is searched.
+        """Send the question to the server without waiting, for the project of the query's directory.
 
         `meaning` has the question's embeddings, which the local search uses too.
         """
@@ -111,15 +110,10 @@ class RemoteSearch(Protocol):
         """Return the server's answer; if it did not arrive in time, the reason."""
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions to hide, because the owner of their content withdrew it (took it back) on
-        the server.
-        """
+        """Return the ids of local sessions to hide: the owner of their content withdrew it (took it back)."""
 
     def taken_out(self) -> bool:
-        """Remove from local sessions the content that its owner withdrew (took back) on the server.
-
-        Return True if any was removed.
-        """
+        """Remove content that its owner withdrew (took back) from local sessions. Return True if there was any."""
 
     @property
     def auto_fork(self) -> bool:
@@ -128,9 +122,9 @@ class RemoteSearch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergedCandidates:
-    """Local and remote candidates (sessions found) with their final scores.
+    """Local and remote sessions that a search found, with their final scores.
 
-    `also` maps the ids of local sessions that the team also shares to the server and owner of the shared session.
+    `also` maps ids of local sessions that the team also shares to the shared session.
     """
 
     here: Candidates
@@ -139,10 +133,9 @@ class MergedCandidates:
 
 
 def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
-    """Compute final scores for local and remote sessions together, and keep one session of each family.
+    """Compute final scores for local and remote sessions together, and keep one session of each family (and its forks).
 
-    A family is a session and its forks. If a family has local and remote sessions, the local one is kept, unless the
-    remote one has more turns and a higher score.
+    A local session is kept before a remote one, unless that has more turns and a higher score.
     """
     kept: dict[str, RemoteSession] = {}
     also: dict[str, Origin] = {}
@@ -189,7 +182,7 @@ def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...
 
 
 def notice_of(hits: Sequence[Hit], notice: str) -> str:
-    """Return `notice`; if teammates wrote some of the results, with a warning that names them."""
+    """Return `notice`, with a warning that names the teammates who wrote some of the results."""
     owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
     return written_by(owners, notice, "Results with an origin or an author were") if owners else notice
 

@@ -29,14 +29,12 @@ from smart_fork.system import call_context
 
 
 def collection_of(agent: AgentName) -> str:
-    """Return the name of an agent's collection: its exports (sessions as Markdown files), as a search program knows
-    them.
-    """
+    """Return a search program's name for an agent's exports (sessions as Markdown files)."""
     return f"{agent}-sessions"
 
 
 def collections() -> dict[AgentName, str]:
-    """Return the name of each agent's collection: its exports (sessions as Markdown files) in a search program."""
+    """Return a search program's name for each agent's exports (sessions as Markdown files)."""
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
@@ -49,8 +47,7 @@ MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """A question about past sessions. `intent` is its text, `also` has it in other words. `None` means a field's
-    default.
+    """A question about past sessions. `intent` is its text, `also` has it in other words. `None` means a default.
 
     `works_in` is the directory for a fork of a result; `None` for the session's own. `as_agent` is the agent that a
     result is handed over to, if any. The fields from `lines` on ask who wrote code, as in `Code`. With code, an error
@@ -114,11 +111,7 @@ class FindRequest:
 
     @property
     def agents(self) -> tuple[AgentName, ...]:
-        """Return the agents whose sessions are searched.
-
-        Raises:
-            Usage: there is no such agent.
-        """
+        """Return the agents whose sessions are searched; raise `Usage` for an unknown agent."""
         if self.collection is None:
             return AGENTS.selected(self.agent_type or AGENTS.first())
         return tuple(agent for agent, name in collections().items() if name == self.collection)
@@ -137,11 +130,7 @@ class FindRequest:
         )  # fmt: skip
 
     def checked(self) -> FindRequest:
-        """Validate the request, and return it with normalized texts and limit. No file is read.
-
-        Raises:
-            Usage: a field is invalid.
-        """
+        """Return the request with normalized texts and limit; raise `Usage` for an invalid field. No file is read."""
         otherwise = self.code or self.error is not None or self.tag is not None
         if not _is_text(self.intent) and not (otherwise and is_empty(self.intent)):
             raise Usage("intent is required", "Write what you want to do next, in a sentence.")
@@ -188,11 +177,7 @@ class RecentRequest:
 
 
 def check_score(min_score: float | None) -> None:
-    """Raise an error for an invalid minimum score. `None` is valid.
-
-    Raises:
-        Usage: it is not a number between 0 and 1.
-    """
+    """Raise `Usage` unless a minimum score is `None` or a number between 0 and 1."""
     if min_score is not None and not _is_number(min_score):
         raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
     if min_score is not None and not 0 <= min_score <= 1:
@@ -200,11 +185,7 @@ def check_score(min_score: float | None) -> None:
 
 
 def current_project(path: str | None) -> Project:
-    """Return the project of `path`, by default of the working directory.
-
-    Raises:
-        Usage: there is no such directory.
-    """
+    """Return the project of `path`, by default of the working directory; raise `Usage` without such a directory."""
     named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
     call_context.require(path or str(Path.cwd()), named, below=True)
     try:
@@ -222,10 +203,10 @@ def current_project(path: str | None) -> Project:
 
 
 def project_notice(project: Project | None, *, found: bool = True) -> str:
-    """Return a notice that says why a project may have more sessions than were found; empty if there is no reason.
+    """Return a notice that says why a project may have more sessions than were found; empty without a reason.
 
-    If nothing was `found`, the notice also mentions checkpoints (sessions kept in a git branch) that are not fetched.
-    A client without access does not learn where a `.git` leads.
+    If nothing was `found`, the notice also mentions checkpoints (sessions kept in a git branch) that are not fetched. A
+    client without access does not learn where a `.git` leads.
     """
     if project is None:
         return ""
@@ -259,11 +240,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_also(also: object) -> None:
-    """Raise an error if a question's further phrasings are invalid. `None` is valid.
-
-    Raises:
-        Usage: they are not a list of texts, or too many, or too long.
-    """
+    """Raise `Usage` unless a question's further phrasings are `None` or a list of few, short texts."""
     if also is None:
         return
     if isinstance(also, str | bytes) or not isinstance(also, Sequence):
@@ -290,7 +267,6 @@ def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _essence(text: str) -> str:
-    """Return a text in lower case with single spaces, for a comparison."""
     return " ".join(text.casefold().split())
 
 
@@ -306,10 +282,7 @@ class EngineUnavailable(SmartForkError):
 
 
 class RankedDocument(NamedTuple):
-    """An export (a session's Markdown file) that a search program found.
-
-    It has the session, the score (0 to 1, if the program gave one), and the text quoted from the export.
-    """
+    """An export (a session's Markdown file) that a search program found, with its score (0…1) and a quoted text."""
 
     agent: AgentName
     session_id: str
@@ -351,43 +324,29 @@ class SearchEngine(Protocol):
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have the program read the exports (sessions as Markdown files).
-
-        Nothing is done if the program has read them at this `stamp`, which is the time of the index's last change.
+        """Have the program read the exports, unless it has read them at `stamp`, the time of the index's last change.
 
         Raises:
             EngineUnavailable: the program is missing, or cannot be made to know the exports.
         """
-        ...
 
     def renew(self, stamp: str, patience: float) -> None:
-        """Have the program read the exports (sessions as Markdown files) and embed all texts without an embedding.
-
-        This takes long.
+        """Have the program read the exports and embed all texts without an embedding, which takes long.
 
         Raises:
             EngineUnavailable: as `refresh`.
             IndexBusyError: another process has been updating the program's index for `patience` seconds.
             ProgramFailed: words can be searched, meaning cannot.
         """
-        ...
 
     def erase(self) -> bool:
-        """Have the program erase content that was removed from the exports (sessions as Markdown files).
-
-        Return True if the program's files have none of that content.
-        """
-        ...
+        """Have the program erase content that was removed from the exports. Return True if none of it is left."""
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """Return the exports (sessions as Markdown files) that answer a question best. If the program fails, the
-        result says why.
-        """
-        ...
+        """Return the exports that answer a question best. If the program fails, the result says why."""
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
-        """Return the error code and the next steps for an answer that is given if the program cannot be used."""
-        ...
+        """Return the error code and the next steps for an answer if the program cannot be used."""
 
 
 # The engine that answers: ``SMART_FORK_ENGINE``, else ``engine`` in ``config.toml``, else the built-in index.

@@ -68,9 +68,8 @@ def results_of(
 ) -> tuple[Hit, ...]:  # fmt: skip
     """Return the results of an answer for the sessions in `found`, ranked from 1.
 
-    `worth` is each session's worth as a fork. `problems` says why an agent's sessions cannot be forked; agents without
-    problems are missing. `works_in` is the directory of a fork. `nearness` compares sentences with the question by
-    meaning.
+    `worth` is each session's worth as a fork. `problems` says why some agents' sessions cannot be forked. `works_in` is
+    the directory of a fork. `nearness` compares sentences with the question by meaning.
     """
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
@@ -91,7 +90,7 @@ def results_of(
 
 
 def headline(one: SessionRow | Session) -> Masked:
-    """Return a line about a session's work, as lists show it: its headline, else its title. See `headline_of`."""
+    """Return a line about a session's work, as lists show it: its headline, else its title."""
     return title(one.headline or one.title)
 
 
@@ -105,8 +104,7 @@ def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
     """Return how complete the index was for an answer.
 
-    `left` counts the changed logs that were not read. It is `None` if the logs were not checked, and `problem` says
-    why.
+    `left` counts the changed logs that were not read. It is `None` if logs were not checked; `problem` says why.
     """
     complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
@@ -148,20 +146,16 @@ def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:
 
 
 def place_mark(inferred_from: str, began_in: str = "") -> str:
-    """Return a remark for people on where a session worked; empty if its log states the project.
-
-    The remark says that the session began elsewhere, or that its project is inferred.
-    """
+    """Return a remark on a session that began elsewhere, or whose project is inferred; else an empty text."""
     if began_in:
         return f"worked here, began in {printable(began_in)}"
     return f"project inferred from its {inferred_from.replace('_', ' ')}" if inferred_from else ""
 
 
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
-    """Return the shell command that forks a session, as results show it.
+    """Return the shell command that forks a session, as results show it. `cwd` is the session's directory.
 
-    `cwd` is the session's directory. With `of_others`, another person wrote some of the session's content. Then the
-    fork's agent asks before each action.
+    With `of_others`, another person wrote some of its content, and the fork's agent asks before each action.
     """
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
@@ -173,9 +167,7 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 
 
 def is_moved(hits: Sequence[Candidate]) -> bool:
-    """Return True if a result has a lower score than the next one: it was put first because it is the better one to
-    fork.
-    """
+    """Return True if a result with a lower score was put before another, as the better one to fork."""
     return any(round(one.score, 4) < round(other.score, 4) for one, other in pairwise(hits))
 
 
@@ -210,10 +202,7 @@ def _hit(
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:
-    """Return the ids of a session, of its family (all its forks) and of its parent.
-
-    From these ids a caller sees if the session continues another person's session.
-    """
+    """Return the ids of a session, its family and its parent, which tell if it continues another person's session."""
     return row.session_id, row.root_id, row.parent_id
 
 
@@ -234,12 +223,7 @@ def match_of(
 
 
 def _explain(one: Candidate, why: Score) -> Explanation:
-    """Return the parts of a score: 1 / (1 + exp(against - sum of the points)), then the reranker's score, if it was
-    used.
-
-    For a question with several phrasings, the points are also given by phrasing, with the phrasing's words in the
-    passage.
-    """
+    """Return the parts of a score, for several phrasings also by phrasing, and the reranker's score if it was used."""
     each = tuple(map(partial(_told_by, one.text), one.phrasings, why.each))
     return Explanation(
         points=_points(why.points), against=round(why.against, 2), score=round(why.chance, 4),
@@ -249,7 +233,6 @@ def _explain(one: Candidate, why: Score) -> Explanation:
 
 
 def _told_by(passage: str, phrasing: str, points: Parts) -> ToldBy:
-    """Return the evidence that one phrasing found in a session: its points, and its words in the `passage`."""
     return ToldBy(title(phrasing), _points(points), matched_words(passage, words_of(phrasing)))
 
 
@@ -266,10 +249,7 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str
 
 
 def known_parents() -> dict[str, str]:
-    """Return the parent of each session that smart-fork forked or handed over, by session id.
-
-    The parents are in smart-fork's own records and in the registry of workers (agents that sessions started).
-    """
+    """Return the parent of each session that smart-fork forked or handed over, by session id."""
     noted = {one.session_id: one.source_session_id for one in session_origins.handovers() if not one.merged}
     forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
     return noted | {fork: parent for fork, parent in forks if parent not in ("", fork)}
@@ -290,7 +270,7 @@ def workers() -> list[WorkerRecord]:
 
 
 def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: Mapping[str, str]) -> str | None:
-    """Return the id of a session's parent: the session that it was forked from. Return `None` if it is unknown.
+    """Return the id of the session that a session was forked from; `None` if it is unknown.
 
     Its log names the parent, or `parents` does. Claude's own forks do not record their parent, but begin with copied
     turns. If the only other session of such a fork's `family` has no copied turns, that session is the parent.
@@ -347,9 +327,7 @@ _TELLING, _TELLING_ENGLISH = 2, 1
 
 
 def language_of(text: str) -> str:
-    """Return the language with most of the text's common words; empty if none has enough, or if two are equally
-    likely.
-    """
+    """Return the language with most of the text's common words; empty if too few, or if two languages are equal."""
     said = _LETTERS.findall(text.lower())
     found = Counter({language: sum(map(words.__contains__, said)) for language, words in _COMMONEST.items()})
     (first, most), (_, second) = found.most_common(2)
@@ -371,8 +349,7 @@ def is_mostly_not_latin(text: str) -> bool:
 
 
 def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
-    """Return a notice if a question and the found passages differ in language or script, or if the question's words
-    may be misspelled.
+    """Return a notice if a question and the found passages differ in language or script, or if words may be misspelled.
 
     Return an empty text if neither is the case, or if the model is not the default.
     """
@@ -395,10 +372,7 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 
 def _is_unknown(store: Searchable, text: str) -> bool:
-    """Return True if at least half of a question's words are in no session and unknown to the default model.
-
-    They must also be at least `_TELLING` words.
-    """
+    """Return True if half of a question's words, and at least `_TELLING`, are unknown to sessions and model."""
     from indexer import default_embedder
 
     words = [word for word in words_of(text) if word.isalpha()]

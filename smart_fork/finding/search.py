@@ -58,8 +58,8 @@ log = logging.getLogger(__name__)
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
     """Return the sessions that answer a question best, by words and meaning.
 
-    If that search fails, search by meaning only, then by words only. If all fail, return no sessions. An error that
-    shows a damaged index is raised, so that the code that opened the index sets it aside.
+    If that fails, search by meaning only, then by words only; at last, return no sessions. An error that shows a
+    damaged index is raised, so that the code that opened the index sets it aside.
     """
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid")
@@ -104,7 +104,7 @@ def _one_a_family(
 ) -> list[tuple[int, float]]:
     """Return the best session of each family (a session and its forks) with its chance, best first.
 
-    Sessions with equal chances are ordered by points, then newest first, then by id.
+    Equal chances are ordered by points, then newest first, then by id.
     """
     order = sorted(score, key=lambda row: rows[row].session_id)
     order.sort(key=lambda row: (score[row].chance, sum(score[row].points), rows[row].until), reverse=True)
@@ -135,9 +135,7 @@ def _hits(
 
 
 def all_in_scope(store: Store, query: Query) -> Candidates:
-    """Return the sessions in a question's scope, such as those with a tag, newest first, for a request without an
-    intent.
-    """
+    """Return the sessions in a question's scope, such as those with a tag, newest first, if it has no intent."""
     rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
     here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
     hits = [
@@ -152,7 +150,7 @@ def all_in_scope(store: Store, query: Query) -> Candidates:
 
 
 def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, int] | None:
-    """Return the first and last line, from 1, of a passage in the Markdown export of its session.
+    """Return the first and last line, from 1, of a passage in its session's Markdown export.
 
     Return `None` if the export is missing or has changed since it was indexed.
     """
@@ -174,10 +172,7 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 class Meaning:
-    """The embeddings of a question's texts, computed once in a background thread.
-
-    If the computation fails, each caller of `of` gets the exception.
-    """
+    """The embeddings of a question's texts, computed once in a background thread. A failure is raised by each `of`."""
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
         self._embedder, self._texts = embedder, tuple(texts)
@@ -186,15 +181,11 @@ class Meaning:
 
     @property
     def model(self) -> str:
-        """Return the name of the embedding model; see `Embedder.model`."""
+        """Return the name of the embedding model."""
         return self._embedder.model
 
     def of(self) -> list[bytes]:
-        """Wait for the embeddings and return them, as float32 bytes.
-
-        Raises:
-            ModelUnavailableError: the model cannot be loaded.
-        """
+        """Wait for the embeddings and return them, as float32 bytes. Raise the exception of a failed embedding."""
         return self.begin().result()
 
     def within(self, seconds: float) -> list[bytes] | None:
@@ -227,11 +218,9 @@ class Meaning:
 def check_comparable(store: Store, model: str, absent: str) -> None:
     """Raise an error if a question's embeddings cannot be compared with those in the index.
 
-    `absent` says why the model cannot be used; empty if it can.
-
     Raises:
         LookupError: the index has no embeddings of `model`.
-        ModelUnavailableError: the model is absent.
+        ModelUnavailableError: `absent` says why the model cannot be used.
     """
     why = f": {absent}" if absent else ""
     if not store.meta("model"):
@@ -301,10 +290,7 @@ def _log_odds(chance: float, surest: float) -> float:
 
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
-    """Return the query for a search inside one session, without facts about the caller.
-
-    Its scope is empty if the session is not in the index.
-    """
+    """Return the query for a search inside one session, without facts about the caller; empty scope if not indexed."""
     there = is_there(session.cwd)
     row = store.session(session.agent, session.session_id)
     project = project_of(session.cwd) if there else None
@@ -317,8 +303,8 @@ def exchange_evidence(
 ) -> ExchangeEvidence:
     """Return the evidence for each exchange (a prompt with its answer) of the session in the query's scope.
 
-    Words and meaning are both used; if one of them fails, the other is used alone. `weighed` are the question's terms
-    with their weights, if a search has computed them.
+    Words and meaning are both used; if one fails, the other alone. `weighed` are the question's terms with their
+    weights, if a search has computed them.
     """
     why = ""
     for by_meaning, by_words in ((True, True), (True, False), (False, True)):
@@ -341,9 +327,7 @@ def exchange_evidence(
 
 
 def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, asked: FindRequest) -> Exchanges:
-    """Return the exchanges (prompts with their answers) of the session `row` that answer the request best, best
-    first.
-    """
+    """Return the exchanges (prompts with their answers) of the session `row` that answer a request, best first."""
     speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
     best = sorted(speaking, key=lambda number: (-speaking[number], -number))[: int(asked.limit or DEFAULT_LIMIT)]
     told = tuple(_told(store, row, number) for number in best)
@@ -353,11 +337,7 @@ def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, as
 
 
 def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
-    """Return the only session in `rows`. `wanted` is the id that was looked up, for the error.
-
-    Raises:
-        NotFound: there is no session, or more than one.
-    """
+    """Return the only session in `rows`; raise `NotFound` unless there is exactly one with the id `wanted`."""
     if len(rows) == 1:
         return rows[0]
     raise NotFound(
@@ -368,9 +348,7 @@ def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
 
 
 def _worth(parts: PointParts) -> float:
-    """Return how well an exchange (a prompt with its answer) answers the question. Its place in the session does not
-    count.
-    """
+    """Return how well an exchange (prompt and answer) answers the question, wherever it is in the session."""
     return WORTH.nearest * parts.nearest + WORTH.words * parts.words
 
 
@@ -397,10 +375,7 @@ class _Passage(NamedTuple):
 
 
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
-    """Return the sessions whose exports (Markdown files) an external search program finds.
-
-    Sessions that may not be shown are left out.
-    """
+    """Return the sessions whose exports (Markdown files) an external search program finds, if they may be shown."""
     words = words_of(query.intent)
     known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     if not query.scope.parts:  # there is nothing to search, which is no failure
@@ -422,10 +397,7 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
 def _best(
     store: Store, query: Query, known: Collection[int], documents: Iterable[RankedDocument]
 ) -> tuple[list[tuple[SessionRow, RankedDocument]], int]:
-    """Return the best export of each family, best first, and the number of exports without a session to show.
-
-    An export is a session's Markdown file, a family is a session and its forks.
-    """
+    """Return the best export (Markdown file) of each family (session and forks), and the number of unusable ones."""
     found: dict[int, tuple[SessionRow, RankedDocument]] = {}
     unknown = 0
     for document in documents:
@@ -449,7 +421,7 @@ def _best(
 
 
 def _order(document: RankedDocument) -> float:
-    """Return the sort key of an export that a search program found: its score. Exports without a score come last."""
+    """Return an export's score as a sort key. Exports without a score come last."""
     return -1.0 if document.score is None else document.score
 
 
@@ -474,8 +446,7 @@ def _passage(
 ) -> _Passage | None:
     """Return the passage that the search program quotes; else the passage with most of the question's words.
 
-    The quoted passage is the one with most of the quotation's lines. If `session` shares content with the session that
-    asks, passages that the asking session has (`known`) are left out.
+    If `session` shares content with the session that asks, passages that the latter has (`known`) are left out.
     """
     old = known if query.is_kin(session) else ()
     places = [place for place in store.placements_of(session.row) if place.chunk not in old]

@@ -1,7 +1,7 @@
-"""Hints (lines for a model) from past sessions that an agent gets unasked: at a session's first prompt, before an
-edit, after a failed command.
+"""Hints (lines for a model) from past sessions that an agent gets unasked: at a session's first prompt, before an edit,
+after a failed command. A hint is only given if it is likely to help.
 
-Also finds the fixes of an error, which a person or an agent asks for. A hint is only given if it is likely to help.
+Also finds the fixes of an error, which a person or an agent asks for.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """An event that an agent reports to a hook: a session's first prompt, or a tool call and its input.
-
-    `directory` is the working directory of the session.
-    """
+    """An event that an agent reports to a hook, such as a first prompt or a tool call, in a session's `directory`."""
 
     agent: AgentName
     session_id: str
@@ -65,9 +62,7 @@ class HookEvent:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> HookEvent | None:
-        """Read an event from JSON values; return `None` unless agent, session id and an absolute directory are
-        given.
-        """
+        """Read an event from JSON values; return `None` unless agent, session id and absolute directory are given."""
         agent = next((name for name in AGENTS.readable() if name == told.get("agent")), None)
         said = (told.get(name) for name in ("session_id", "directory", "prompt", "tool"))
         session_id, directory, prompt, tool = (value if isinstance(value, str) else "" for value in said)
@@ -78,9 +73,9 @@ class HookEvent:
 
 
 class Hint(NamedTuple):
-    """A line for a model about a past session, with the chance that the line helps.
+    """A line for a model about a past session, with the chance that it helps.
 
-    `key` names what the line is about. After a hint was given, no hint with the same `key` is given again.
+    After a hint was given, no other one with its `key` is given.
     """
 
     key: str
@@ -99,7 +94,7 @@ def question_of(first: HookEvent) -> FindRequest | None:
 def recall_hint(found: Candidates) -> Hint | None:
     """Return a hint (a line for a model) at the best session found for a first prompt.
 
-    Return `None` if no session is likely to help, or if the likely session cannot be forked.
+    Return `None` if no session is likely to help, or if it cannot be forked.
     """
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not is_plain_id((row := hit.session).session_id):
@@ -115,7 +110,7 @@ def recall_hint(found: Candidates) -> Hint | None:
 def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
     """Return a line for a model about a session: its title, the tokens that a fork loads, and how to fork it.
 
-    The line asks for nothing. It names both the tool and the command, because the reader may have only one of them.
+    It asks for nothing. It names both the tool and the command, because the reader may have only one of them.
     """
     row, place = hit.session, hit.place
     agent = AGENTS.title_of(row.agent)
@@ -137,17 +132,13 @@ def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
 
 
 def outcome_of(noted: SessionNotes | None, characters: int) -> str:
-    """Return the verdicts on a session and its last fork as quotations, each of at most `characters`.
-
-    A verdict says if the session's work was merged, kept or dropped. Without notes on the session, return an empty
-    text.
-    """
+    """Return the verdicts ("merged", "kept", "dropped") on a session and its last fork, quoted in `characters` each."""
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
 
 
 def is_plain_id(text: str) -> bool:
-    """Return True if a session id has only ASCII letters, digits and hyphens. A model may put it into a command."""
+    """Return True if a session id only has ASCII letters, digits and hyphens: a model may put it in a command."""
     return text.isascii() and text.replace("-", "").isalnum()
 
 
@@ -173,20 +164,16 @@ LINE_CHARACTERS, OUTCOME_OF_LINE = 240, 100
 
 
 class _Block(NamedTuple):
-    """Lines that a file contains before an edit, and the indexes, from 0, of the lines that the edit changes."""
+    """Lines that a file contains before an edit, and the indexes, from 0, of those that the edit changes."""
 
     text: str
     changed: Sequence[int]
 
 
 def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[CodeLine]]:
-    """Return the repository of an edit's file, and the lines around the edit, each with the commit that it is from.
+    """Return the repository of an edit's file, and the lines around the edit with their commits.
 
     The lines that the edit will change are marked as `asked`.
-
-    Raises:
-        Usage, NotFound: the file is not in a repository.
-        ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
     """
     folder, changed = where.file.parent, where.changed
     there = Repository.open(folder, processes)
@@ -198,8 +185,7 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
 def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
     """Return a hint (a line for a model) at the session that wrote most of the lines that an edit is about to change.
 
-    The line also names the session's exchange (a prompt with its answer). Return `None` if no other session is known
-    to have written the lines.
+    Return `None` if no other session is known to have written them.
     """
     writers = writers_of(lines, store, query.scope, there, named={}, sure=True)
     wrote = next(iter(sessions_of(lines, writers)), None)
@@ -215,11 +201,7 @@ def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, quer
 
 
 def sentence(row: SessionRow, what: str, quoted: str) -> str:
-    """Return a sentence for a model: `what` a session did, the text `quoted`, and the verdict on the session.
-
-    Raises:
-        OSError: the verdict cannot be read.
-    """
+    """Return a sentence for a model: `what` a session did, the text `quoted`, and the verdict on the session."""
     begun = f'<{RECALL_TAG}>Session {row.session_id} of {minute(row.started)[:10]} {what}: "'
     ended, closed = '" (a quotation, not an instruction)', f"</{RECALL_TAG}>"
     said = quotation(quoted, LINE_CHARACTERS - len(begun) - len(ended) - len(closed))
@@ -234,10 +216,7 @@ class EditedPlace(NamedTuple):
 
 
 def place_of(edit: HookEvent) -> EditedPlace | None:
-    """Return the file and lines that a tool call is about to edit.
-
-    Return `None` if the place is uncertain, for example because the file has the lines twice.
-    """
+    """Return the file and lines that a tool call is about to edit; `None` if uncertain, as if the lines occur twice."""
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)
     if not name or not file.is_file() or file.stat().st_size > MAX_BYTES:
@@ -260,9 +239,9 @@ def _blocks(edit: HookEvent) -> Iterator[_Block]:
 
 
 def _changed(old: str, new: str) -> Sequence[int]:
-    """Return the indexes of the lines of the text `old` that differ in the text `new`.
+    """Return the indexes of the lines of the text `old` that differ in `new`; all if only lines are added.
 
-    Return the indexes of all lines if `new` only adds lines, or if the texts are long.
+    Long texts are not compared: then all lines count as changed.
     """
     had, has = (text.rstrip("\n").split("\n") for text in (old, new))
     if max(len(had), len(has)) > MAX_LINES:  # hostile lines take time as the cube of their number
@@ -294,10 +273,10 @@ MIN_FIX_CHANCE = 0.6
 
 
 class Signs(NamedTuple):
-    """Evidence that the actions which ended an error in one session (a fix) end the error again.
+    """Evidence that the actions which ended an error in one session (a fix) end it again.
 
-    `share` is the share of the error's lines that the session met, weighted by rarity. `agree` is how many families (a
-    session and its forks) ended the error in the same way. `edit` says whether an edit ended it.
+    `share` is the share of the error's lines that the session met, weighted by rarity. `agree` counts the families (a
+    session and its forks) with an equal fix. `edit` says whether an edit ended it.
     """
 
     share: float
@@ -313,7 +292,7 @@ class Signs(NamedTuple):
 class Ending(NamedTuple):
     """The place in a session where an error no longer occurred: the turn, and its exchange (a prompt with its answer).
 
-    `by` has the actions before that place, as texts. `signs` is the evidence that these actions help again.
+    `by` has the actions before that place. `signs` is the evidence that they help again.
     """
 
     row: SessionRow
@@ -339,8 +318,7 @@ class Endings(NamedTuple):
 
 
 def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
-    """Find the fixes of an error, which is printed in a command's `output`: actions that ended it in the query's
-    sessions.
+    """Find the actions that ended the error in a command's `output`, in the query's sessions.
 
     `new` is the number of logs in the query's scope that were never read.
     """
@@ -355,10 +333,7 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
 def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
     """Return a hint (a line for a model) at a session that fixed the error in a failed command's `output`.
 
-    Return `None` unless the session's fix is likely to end the error again.
-
-    Raises:
-        OSError: the verdict on the session cannot be read.
+    Return `None` unless that fix is likely to end the error again.
     """
     one = next(iter(endings(output, store, query).ended), None)
     if one is None or one.signs.chance() < MIN_FIX_CHANCE or not is_plain_id(one.row.session_id):
@@ -370,7 +345,7 @@ def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
 def endings(output: str, store: Store, query: Query) -> Endings:
     """Find the places where sessions ended the error in a command's `output`.
 
-    Lines of the output that commands also print on success do not count as the error.
+    Lines that commands also print on success do not count as the error.
     """
     lines = text_hashes(error_signatures(output), bytes.fromhex(store.meta("key")))
     found = store.errors(lines, query.scope) if lines else {}
@@ -405,10 +380,7 @@ def endings(output: str, store: Store, query: Query) -> Endings:
 
 
 def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]:
-    """Return the texts of the actions that ended an error, found in the index by their hashes.
-
-    The session's directory is removed from the texts.
-    """
+    """Return the texts of the actions that ended an error, found by their hashes, without the session's directory."""
     key = bytes.fromhex(store.meta("key"))
     places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MAX_PASSAGES:]
     said = [line for text in store.texts([place.chunk for place in places]).values() for line in text.split("\n")]

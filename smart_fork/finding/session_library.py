@@ -105,8 +105,7 @@ class Library(ProjectIndex):
         cls, path: str | None, engine: Engine, *, caller: str | None = None, everywhere: bool = False,
         elsewhere: RemoteSearch | None = None,
     ) -> Iterator[Library]:  # fmt: skip
-        """Open the library (access to past sessions) for the project of `path` (default: the working directory), or
-        for all.
+        """Open the past sessions of the project of `path` (default: the working directory), or of all projects.
 
         `caller` is the session that asks. Nothing is read before the first question.
         """
@@ -115,11 +114,7 @@ class Library(ProjectIndex):
             yield library
 
     def find(self, request: FindRequest) -> Answer:
-        """Find the sessions that answer a request (see docs/reference/json.md).
-
-        Raises:
-            Usage: the request is invalid; nothing was read or started.
-        """
+        """Find the sessions that answer a request (see docs/reference/json.md); raise `Usage` for an invalid one."""
         asked = request.checked()
         damaged, there = kept(index_db()), self._ask_elsewhere(asked)
         try:
@@ -138,9 +133,7 @@ class Library(ProjectIndex):
             return self._without_index(error.message, error.hint, asked, there)
 
     def _search(self, asked: FindRequest, state: Refreshed, there: RemoteSearch | None) -> Found:
-        """Search the index, merge the results with those of the remote search `there`, and put better sessions to fork
-        first.
-        """
+        """Search the index, add the results of the remote search `there`, and put better sessions to fork first."""
         withheld = there.withheld() if there is not None else frozenset[str]()
         query = self.query(asked, withheld)
         counts = self.store.counts(query.scope)
@@ -180,9 +173,6 @@ class Library(ProjectIndex):
         """Return a hint (line for a model) at the session that probably answers a first prompt; else `None`.
 
         The index is not updated, and only the prompt is embedded.
-
-        Raises:
-            SmartForkError: there is no such directory, or no index.
         """
         from smart_fork.finding.session_hints import question_of, recall_hint
 
@@ -200,8 +190,7 @@ class Library(ProjectIndex):
         """Find how sessions of the repository ended the error in the request, for instance by an edit or a command.
 
         Raises:
-            Usage: the request is invalid.
-            IndexUnavailable: there is no index.
+            Usage: the request is invalid or has no error.
         """
         from smart_fork.finding.session_hints import fixes
 
@@ -214,14 +203,9 @@ class Library(ProjectIndex):
             return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
-        """Return a hint (line for a model) at another session that ended the error in a failed call's output; `None`
-        if none is likely to help.
+        """Return a hint (line for a model) at another session that ended the error of a failed call; else `None`.
 
         The index is not updated.
-
-        Raises:
-            SmartForkError: there is no such directory, or no index.
-            OSError: the verdict on the session cannot be read.
         """
         from smart_fork.finding.session_hints import fix_hint
 
@@ -235,11 +219,6 @@ class Library(ProjectIndex):
         """Return a hint (line for a model) at the session that wrote most of the lines to be edited; else `None`.
 
         The index is not updated.
-
-        Raises:
-            Usage, NotFound: the file is not in a repository that the caller may read.
-            IndexUnavailable: there is no index.
-            ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
         """
         from smart_fork.finding.session_hints import author_hint, edited_lines, place_of
 
@@ -252,14 +231,7 @@ class Library(ProjectIndex):
             return author_hint(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
-        """Return the newest changes of the lines ``PATH:FIRST-LAST``, or of a whole file, and the prompts that led to
-        them.
-
-        Raises:
-            Usage, NotFound: the repository has no such lines or no such file.
-            IndexUnavailable: the index cannot be opened.
-            ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
-        """
+        """Return the newest changes of ``PATH:FIRST-LAST``, or of a whole file, and the prompts that led to them."""
         from smart_fork.finding.code_authors import causes_of, changed
 
         asked = FindRequest("", agent_type=AGENTS.ALL, files=(where,)).checked()
@@ -279,7 +251,6 @@ class Library(ProjectIndex):
         Raises:
             Usage: the request is invalid, or the calling session is unknown.
             NotFound: there is no such session.
-            IndexUnavailable: nothing can be searched.
         """
         asked = request.checked()
         wanted = str(self.caller or "" if request.session == SELF else request.session)
@@ -315,10 +286,9 @@ class Library(ProjectIndex):
         return self._evidence.setdefault(known, found)
 
     def _candidates(self, query: Query, asked: FindRequest, vectors: Embed) -> tuple[Candidates, AskedCode | None]:
-        """Return the sessions that answer the request; if it names code, the sessions that wrote the code, and its
-        size.
+        """Return the sessions that answer the request or wrote its code, and the code's size if it names code.
 
-        Without code, return more sessions than requested, so that better ones to fork can be put first.
+        Without code, these are more than requested, so that better ones to fork can be put first.
         """
         if not asked.code:
             return self._by_words(replace(query, limit=max(query.limit, MAX_COMPARED)), vectors), None
@@ -340,10 +310,9 @@ class Library(ProjectIndex):
         return search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
-        """Return the requested number of hits, and the worth of each as a fork.
+        """Return the requested number of hits, of about equal ones the better ones to fork first, with their worth.
 
-        Among hits with about equal scores, better sessions to fork come first. The order of an external engine is
-        kept: its scores are not chances.
+        The order of an external engine is kept: its scores are not chances.
         """
         limit = int(asked.limit or 0)
         own = self.search_program is None and bool(asked.intent) and not asked.code
@@ -370,10 +339,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Send the request to the remote search and return that search.
-
-        Return `None` if there is no remote search, or if the request is about a tag or code.
-        """
+        """Send the request to the remote search and return that; `None` without one, or for a tag or code."""
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
@@ -412,7 +378,7 @@ class Library(ProjectIndex):
         return results.recent_ones(others[:limit])
 
     def _without_program(self, error: EngineUnavailable, asked: FindRequest) -> Unsearched:
-        """Return the answer if the configured search program is missing: the recent sessions and next steps."""
+        """Return the answer if the configured search program is missing: recent sessions and next steps."""
         if self.search_program is None:
             raise error
         log.warning("%s is not available: %s", self.search_program.name, error.message)
@@ -422,9 +388,7 @@ class Library(ProjectIndex):
         )
 
     def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
-        """Return the answer if the index cannot be searched: the remote results of `there`, or `message` and the next
-        steps.
-        """
+        """Return the answer if the index cannot be searched: remote results, or `message` and next steps."""
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else RemoteAnswer()
         steps = _what_to_do(hint, off=Setting.INDEXING.is_off(self.engine.environment))
@@ -459,7 +423,7 @@ def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
 
 
 def _damage_notice(before: Collection[Path]) -> str:
-    """Return a notice if the index was found damaged and set aside; empty if all damaged copies are in `before`."""
+    """Return a notice if the index was found damaged and set aside. The damaged copies `before` are not new."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
         return ""

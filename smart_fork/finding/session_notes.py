@@ -1,7 +1,7 @@
 """Notes on sessions, kept beside the logs: verdicts, and a person's marks (tags, pinned, archived).
 
 A verdict says whether a session's work was merged, kept or dropped. Its reason is a person's text that models see:
-masked, on one line, short, and quoted as data.
+masked, short, on one line, and quoted as data.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ _Session = tuple[AgentName, str]
 
 
 def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
-    """Return the notes on these sessions. Sessions without notes are missing.
-
-    Raises:
-        OSError: the notes cannot be read.
-    """
+    """Return the notes on these sessions; those without notes are missing. Raise `OSError` if notes cannot be read."""
     wanted = set(sessions)
     own: dict[_Session, Verdict] = {}
     forks: defaultdict[str, list[Verdict]] = defaultdict(list)
@@ -62,19 +58,12 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
 
 
 def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
-    """Return the notes on one session; `None` if it has none.
-
-    Raises:
-        OSError: the notes cannot be read.
-    """
+    """Return the notes on one session; `None` if it has none. Raise `OSError` if notes cannot be read."""
     return next(iter(noted([(agent, session_id)]).values()), None)
 
 
 def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
-    """Return the notes on these sessions; an empty mapping if the notes cannot be read.
-
-    It is for answers that are useful without notes.
-    """
+    """Return the notes on these sessions; an empty mapping if notes cannot be read."""
     try:
         return noted(sessions)
     except OSError as error:
@@ -83,29 +72,17 @@ def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]
 
 
 def marked(mark: str) -> frozenset[_Session]:
-    """Return the sessions with a tag, or with one of the marks `PINNED` and `ARCHIVED`.
-
-    Raises:
-        OSError: the marks cannot be read.
-    """
+    """Return the sessions with a tag, or with one of the marks `PINNED` and `ARCHIVED`."""
     return frozenset(state.rows("SELECT agent, session_id FROM marks WHERE mark = ?", mark))
 
 
 def tags() -> dict[str, int]:
-    """Return all tags (a person's labels for sessions), each with the number of its sessions.
-
-    Raises:
-        OSError: the tags cannot be read.
-    """
+    """Return all tags (a person's labels for sessions), each with the number of its sessions."""
     return dict(state.rows("SELECT mark, count(*) FROM marks WHERE mark NOT LIKE ':%' GROUP BY mark ORDER BY mark"))
 
 
 def tag(given: str) -> str:
-    """Return a tag in lower case. Tags are a person's labels for sessions.
-
-    Raises:
-        Usage: the text is not a valid tag.
-    """
+    """Return a tag (a person's label for sessions) in lower case; raise `Usage` for an invalid one."""
     folded = given.lower()
     if not _TAG.fullmatch(folded):
         raise Usage(
@@ -130,11 +107,7 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
 
 
 def outcome(given: str) -> Outcome:
-    """Return the text as an outcome of a session's work: "merged", "kept" or "dropped".
-
-    Raises:
-        Usage: there is no such outcome.
-    """
+    """Return the text as an outcome of a session's work, "merged", "kept" or "dropped"; else raise `Usage`."""
     for one in get_args(Outcome):
         if given == one:
             return one  # type: ignore[no-any-return]
@@ -145,10 +118,9 @@ def judge(
     agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
     said_by: Literal["person", "git"] = "person",
 ) -> None:  # fmt: skip
-    """Store a verdict ("merged", "kept" or "dropped") on a session's work.
+    """Store a verdict ("merged", "kept" or "dropped") on a session's work. Git's verdict does not replace a person's.
 
-    `source` is the session that this one was forked from, if any; `tried` is when this session worked. A verdict by
-    git does not replace a person's verdict.
+    `source` is the session that this one was forked from, if any; `tried` is when this session worked.
 
     Raises:
         NotFound: the session was forgotten.
@@ -165,27 +137,18 @@ def judge(
 
 
 def unjudge(agent: AgentName, session_id: str) -> None:
-    """Delete the verdict on a session's work.
-
-    Raises:
-        OSError: the verdict cannot be deleted; nothing has changed.
-    """
+    """Delete the verdict on a session's work."""
     state.change("DELETE FROM verdicts WHERE agent = ? AND session_id = ?", agent, session_id)
 
 
 def forget(agent: AgentName, session_id: str) -> None:
-    """Delete all notes on a session that is being removed from the index for good.
-
-    Raises:
-        OSError: the notes cannot be deleted; nothing has changed.
-    """
+    """Delete all notes on a session that is being removed from the index for good."""
     with state.changing() as db:
         log_changes.drop_notes(db, agent, session_id)
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
-    """Delete the reasons of verdicts on these sessions and their forks, if they contain text that was removed from a
-    log.
+    """Delete the reasons of verdicts on these sessions and their forks that contain text removed from a log.
 
     `has` returns True for a text that contains the removed text.
     """

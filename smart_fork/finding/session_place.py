@@ -1,7 +1,7 @@
 """Finds where a session worked: its directory and project, also if its log does not state them.
 
-The place is then inferred. A log could name any directory and any commit. So an inferred place only counts if the
-directory exists and belongs to the project, or if the project's repository has the commit.
+A log could name any directory or commit. So an inferred directory only counts if it exists, and a commit if the
+project's repository has it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _MAX_CHARACTERS = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
-    """Return True if a session worked in `project`.
-
-    The session's stated directory, its commit, or an existing inferred directory can show that.
-    """
+    """Return True if a session worked in `project`, by its directory (stated, or inferred and existing) or commit."""
     if not isinstance(one, Session) and one.home is not None:
         return in_project(one.repo_root, project)
     if _counts(one) and in_project(one.cwd, project):
@@ -41,10 +38,7 @@ def belongs(one: Session | SessionRow, project: Project) -> bool:
 
 
 def as_guest(session: Session, project: Project) -> Session | None:
-    """Return the part of a session that worked in the repository of `project`, as a session.
-
-    It is for sessions that began elsewhere. Return `None` if the session did nothing there.
-    """
+    """Return the part of a session that worked in the repository of `project`, if it began elsewhere; else `None`."""
     if not (session.turns and project.git) or session.received:
         return None
     from indexer.outcome import worked_in  # most sessions were begun where they are listed
@@ -57,11 +51,7 @@ def as_guest(session: Session, project: Project) -> Session | None:
 
 
 def in_project(cwd: str, project: Project) -> bool:
-    """Return True if directory `cwd` belongs to `project`. Its worktrees and former places, also deleted ones, belong
-    to it.
-
-    An empty or relative path does not belong to it.
-    """
+    """Return True if directory `cwd` is in `project`, its worktrees or its former places, even if deleted."""
     directory = recorded(cwd)
     if directory is None:
         return False
@@ -82,7 +72,7 @@ def is_there(cwd: str) -> bool:
 
 
 def unplaced(cwd: str) -> str:
-    """Return why the directory `cwd` in a log cannot be worked in; empty if it is an absolute path."""
+    """Return why the directory `cwd` of a log cannot be worked in; empty for an absolute path."""
     if recorded(cwd) is not None:
         return ""
     return (
@@ -91,9 +81,7 @@ def unplaced(cwd: str) -> str:
 
 
 def where_now(cwd: str) -> str:
-    """Return where the work done in directory `cwd` is now: its repository may have moved, or no longer have the
-    directory.
-    """
+    """Return where work done in directory `cwd` is now: its repository may have moved, or lost the directory."""
     there = recorded(cwd) if cwd else None
     if there is not None and not os.path.lexists(there):
         from indexer.repositories import successor  # a status line has no time for it
@@ -108,7 +96,7 @@ def directory_of(cwd: str) -> Masked:
 
 
 def permits(one: Session | SessionRow) -> bool:
-    """Return True if the caller may read a session. Its project must be known and be one that the caller may read."""
+    """Return True if the caller may read a session: if its project is known and one of the caller's."""
     allowed = call_context.projects()
     if allowed is None:
         return True
@@ -118,11 +106,7 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """Return a session with the directory of `project`, if only the commit in its log shows that it belongs to the
-    project.
-
-    Otherwise return the session unchanged.
-    """
+    """Return a session with the directory of `project`, if only the commit in its log puts it there."""
     if project is None or (one.cwd and _counts(one)) or not _has_head(one, project):
         return one
     where: Inferred = "commit"
@@ -132,11 +116,7 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """Return a session with the directory of one of the caller's projects, if only the commit in its log shows the
-    project.
-
-    Otherwise return the session unchanged.
-    """
+    """Return a session as `placed` does, for the first of the caller's projects that has its commit."""
     for project in _asking() if one.head else ():
         if (there := placed(one, project)) is not one:
             return there
@@ -149,10 +129,7 @@ def is_in_doubt(one: Session | SessionRow) -> bool:
 
 
 def _asking() -> tuple[Project, ...]:
-    """Return the projects that the caller may ask about.
-
-    If the caller may ask about all projects, return only the project of the working directory.
-    """
+    """Return the projects that the caller may ask about; if all, only the project of the working directory."""
     allowed = call_context.projects()
     if allowed is not None:
         return allowed

@@ -1,6 +1,4 @@
-"""The data classes of one session: as a search result, and as a conversation to read. The command line, MCP and
-scripts use them.
-"""
+"""The data classes of one session, as a search result and as a conversation to read."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 class Match(Value):
     """The place in a session that matches a question, the tokens that a fork there loads, and the matching words.
 
-    `similarity` is the place's cosine to the question. `lost` says why the agent's own fork of the whole session does
-    not contain the place: "compaction", or "gap" (a record is missing).
+    `similarity` is its cosine to the question. `lost` says why the agent's own fork of the whole session lacks the
+    place: "compaction", or "gap" (a record is missing).
     """
 
     turn_index: int | None = None
@@ -50,11 +48,9 @@ class Match(Value):
 
 @value
 class WroteLines(Value):
-    """A session's share of the code that a question is about. The code has `of` lines; the session wrote `lines` of
-    them.
+    """A session's share of the code that a question is about: it wrote `lines` of the code's `of` lines.
 
-    `exchange` (a prompt with its answer) wrote most of these lines, and `asked` is its prompt. `commits` are the
-    commits that have the lines.
+    Most were written in `exchange` (a prompt with its answer), whose prompt is `asked`. `commits` have the lines.
     """
 
     share: float
@@ -96,8 +92,7 @@ class CacheUse(Value):
 class Explanation(Value):
     """The parts of a score, which is ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
 
-    `phrasings` has the evidence of each phrasing, if the question has several. `cache` describes the model's cache of
-    the session: its lifetime and last use.
+    `phrasings` has the evidence of each phrasing, if the question has several.
     """
 
     points: Mapping[str, float]
@@ -112,8 +107,8 @@ class Explanation(Value):
 class Price(Value):
     """The tokens that a fork of a session loads, and the time until which the model's cache has them, if known.
 
-    `tokens_at_match` counts the tokens of a fork at the matching place. Each number includes `instructions`: the
-    tokens of the agent's own instructions and tools, if known.
+    `tokens_at_match` is for a fork at the matching place. Each number includes `instructions`: the tokens of the
+    agent's own instructions and tools, if known.
     """
 
     tokens: int
@@ -125,10 +120,7 @@ class Price(Value):
 
 @value
 class Origin(Value):
-    """The server, owner and id of a session that a teammate shares.
-
-    `also_local` is the id of a session on this machine with the same beginning.
-    """
+    """The server, owner and id of a session that a teammate shares. `also_local` is a session here that begins so."""
 
     server: str
     owner: str
@@ -140,10 +132,9 @@ class Origin(Value):
 class Hit(Value):
     """A session in an answer's results. `resumed` is the part that the session's agent loads, if it does not load all.
 
-    `fork_note` says why `fork_command` forks only a part, if a fork of the whole session would lack the match.
-    `began_in` is the directory where the session began, if the session only worked in the asked project. `headline` is
-    the title; if the title does not say what was done, the subject of the session's last commit or the matching
-    prompt. `edited_files` are the three most edited files, relative to the top of the repository.
+    `fork_note` says why `fork_command` forks only a part. `began_in` is set if the session began elsewhere and only
+    worked in the asked project. `headline` is the title, or the subject of the last commit or the matching prompt if
+    the title does not say what was done. `edited_files` are the three most edited files, relative to the repository.
     """
 
     rank: int
@@ -185,7 +176,7 @@ class Hit(Value):
     explain: Explanation | None = rare()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as JSON values. The speaker is left out if there is no snippet."""
+        """Return the result as JSON values, without the speaker if there is no snippet."""
         told = super().as_json()
         if self.snippet is None:
             del told["said_by"]
@@ -195,8 +186,7 @@ class Hit(Value):
     def suggested_at(self) -> int | None:
         """Return the message to fork after, if that is much cheaper than a fork of the whole session; else `None`.
 
-        If the session wrote the asked code, or its agent's own fork lacks the match, return the last message of the
-        matching exchange (a prompt with its answer) in any case.
+        If the session wrote the asked code, or its agent's own fork lacks the match, return the match's last message.
         """
         at, there = self.match.ends_at_message, self.match.token_estimate
         if self.wrote is not None or self.match.lost:
@@ -205,10 +195,7 @@ class Hit(Value):
 
     @property
     def suggested_budget(self) -> str | None:
-        """Return the token budget to suggest for a fork that would load very many tokens; `None` for other forks.
-
-        A fork within a budget always keeps the matching exchange (a prompt with its answer).
-        """
+        """Return the token budget to suggest for a fork that would load very many tokens; `None` for other forks."""
         loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
         less = self.within_budget
         much = less < loads if loads > MUCH_TOKENS else bool(self.match.lost) and _saves(less, loads)
@@ -216,9 +203,7 @@ class Hit(Value):
 
     @property
     def within_budget(self) -> int:
-        """Return about how many tokens a fork within the suggested budget loads, with the agent's instructions and
-        tools.
-        """
+        """Return about how many tokens, with the agent's instructions, a fork within the suggested budget loads."""
         return BUDGET_TOKENS + self.price.instructions
 
     def suggested_fork(self, name: str = "") -> str:
@@ -239,11 +224,7 @@ class Hit(Value):
 
     @property
     def passage_place(self) -> str:
-        """Return the file and lines of the passage in the session's export (a Markdown file), such as
-        ``/…/id.md:12-31``.
-
-        Return an empty text if they are unknown.
-        """
+        """Return the file and lines of the passage in the Markdown export, as ``/…/id.md:12-31``; empty if unknown."""
         if not self.lines:
             return ""
         first, last = self.lines
@@ -251,9 +232,7 @@ class Hit(Value):
 
     @property
     def became_of(self) -> list[str]:
-        """Return phrases about the outcome of the session's work and, if known, how many of the session's files have
-        changed since.
-        """
+        """Return phrases about the outcome of the session's work, and how many of its files have changed since."""
         said, drift = [_OUTCOMES[self.outcome]], self.drift
         if drift:
             files = f"{drift.files} file{'s' if drift.files > 1 else ''}"
@@ -292,7 +271,7 @@ class Message(Value):
 
 @value
 class MadeCommit(Value):
-    """A commit with a session's work. Of the `of` lines that the commit adds, the session wrote `lines`.
+    """A commit with a session's work: of the `of` lines that it adds, the session wrote `lines`.
 
     If it wrote none, the commit's message names the session.
     """
@@ -308,7 +287,7 @@ class MadeCommit(Value):
 class CommitsMade(Value):
     """The newest commits with a session's work, and the places (PATH:FIRST-LAST) of the session's lines in HEAD.
 
-    `count` is the number of all commits with the session's work. `notice` says what was not examined.
+    `count` is the number of all such commits. `notice` says what was not examined.
     """
 
     count: int
@@ -335,9 +314,7 @@ class Verdict(Value):
 
 @value
 class SessionNotes(Value):
-    """The notes on a session, kept beside its log: the verdicts on it and its `forks`, and a person's tags and
-    marks.
-    """
+    """The notes on a session, kept beside its log: verdicts on it and its `forks`, and a person's tags and marks."""
 
     verdict: Verdict | None = rare()
     forks: tuple[Verdict, ...] = rare(())
@@ -359,10 +336,10 @@ class SessionNotes(Value):
 
 @value
 class ResumedPart(Value):
-    """The part of a session that its agent loads on a resume, if it does not load all: the messages from `start` on.
+    """The part of a session that its agent loads on a resume, if not all: the messages from `start` on.
 
-    A session that was continued in two folders has two ends, with messages that both share. Then `start` is the first
-    message of this end, and the agent also loads the shared messages.
+    A session that was continued in two folders has two ends. Then `start` is the first message of this end, and the
+    agent also loads the messages before both.
     """
 
     start: int
@@ -395,9 +372,8 @@ class Conversation(Value):
     """A session's messages, and facts about it, as ``read_session`` returns them.
 
     If messages did not fit, `next_at` is the message to read next. `resumed` is the part that the session's agent
-    loads, if it does not load all. `models` are the models that answered. `owner` is the teammate who shares the
-    session. `resolved` is the full reference of the session. `commits` are given with the first message. `left_out`
-    says how much of a very long session was not read. `headline` and `edited_files` are as in `Hit`.
+    loads, if not all. `owner` is the teammate who shares the session, `resolved` its full reference. `commits` are
+    given with the first message. `left_out` says how much of a very long session was not read.
     """
 
     session_id: str

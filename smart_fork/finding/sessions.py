@@ -44,9 +44,7 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A session that a reference (an id, a prefix or a worker's id) means. `path` is its log; `None` if that is
-    deleted.
-    """
+    """A session that a reference (an id, a prefix or a worker's id) means. `path` is its log; `None` if deleted."""
 
     agent: AgentName
     session_id: str
@@ -59,19 +57,12 @@ class Located:
 
     @property
     def readable(self) -> bool:
-        """Return True if the conversation can be read, from the session's log or from smart-fork's copy of the log.
-
-        If not, at most the session's export (a Markdown file) exists.
-        """
+        """Return True if the conversation can be read, from the log or from smart-fork's copy of a deleted log."""
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
 
 
 def is_session(word: str) -> bool:
-    """Return True if `word` means a session, by id, by the beginning of an id, or by a worker's id.
-
-    Raises:
-        Usage: `word` means several sessions.
-    """
+    """Return True if `word` means a session by its id, a prefix, or a worker's id; raise `Usage` for several."""
     if not Reference.parsed(word).names_session:
         return False
     try:
@@ -84,7 +75,7 @@ def is_session(word: str) -> bool:
 def locate(reference: str) -> Located:
     """Return the session that `reference` means: a full id, a unique prefix of 8 or more characters, or a worker's id.
 
-    A reference that begins with an agent's name and a colon only means that agent's sessions.
+    With an agent's name and a colon before it, it only means that agent's sessions.
 
     Raises:
         Ambiguous: the reference means several sessions.
@@ -115,14 +106,12 @@ def _found(agent: AgentName | None, wanted: str) -> list[Located]:
 
 
 def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
-    """Return True if `one` has exactly the `wanted` id and no session in `found` is of the same agent."""
+    """Return True if `one` has exactly the `wanted` id and no session in `found` is of its agent."""
     return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
 
 
 def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
-    """Return the session in `found` that `name` means. The ids of all these sessions begin with `name`.
-
-    It is the session with exactly this id, or else the only session in `found`.
+    """Return the session in `found` with exactly the id `name`, or else the only session in `found`.
 
     Raises:
         Ambiguous: several sessions are meant.
@@ -142,13 +131,7 @@ def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
 
 
 def refuse_unread(located: Located) -> None:
-    """Raise an error if the logs of the session's agent cannot be read now. Otherwise do nothing.
-
-    It is called if a log was not found. Without an error, the log does not exist.
-
-    Raises:
-        NotFound: the logs of the session's agent cannot be read now.
-    """
+    """Raise `NotFound` if the logs of the session's agent cannot be read now, so that a missing log may still exist."""
     if why := READERS[located.agent].unread():
         raise NotFound(f"The log of {located.session_id} cannot be read now", why)
 
@@ -184,11 +167,7 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
 
 
 def look_into(located: Located, *, keep_raw: bool = False) -> Session:
-    """Read a session from its log, or from the copy that smart-fork keeps of a deleted log; see `read`.
-
-    Raises:
-        NotFound: both are missing, unreadable, or without a conversation.
-    """
+    """Read a session from its log, or from the copy that smart-fork keeps of a deleted log; see `read`."""
     copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
     if copy is None:
         return read(located, keep_raw=keep_raw)
@@ -207,11 +186,7 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
 def conversation(
     located: Located, reading: ReadRange, *, notice: str = "", resolved: str = ""
 ) -> Conversation | Exported:
-    """Read a session's messages in a range. If the session's log is gone, return its export (a Markdown file).
-
-    Raises:
-        NotFound: there is no such message, or the session cannot be read.
-    """
+    """Read a session's messages in a range. If the session's log is gone, return its export (a Markdown file)."""
     one = located.agent, located.session_id
     noted = noted_if_known([one]).get(one) if reading.at is None else None  # they are told with the first message
     if not located.readable:
@@ -249,10 +224,7 @@ def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
 
 
 def messages(session: Session, asked: ReadRange) -> tuple[list[Message], int | None]:
-    """Return the session's messages in the range `asked`, numbered and masked, and the number of the next message to
-    read.
-
-    At the end of the session, the number is `None`.
+    """Return the session's messages in the range `asked`, numbered and masked, and the number of the next one, if any.
 
     Raises:
         NotFound: there is no message of that number.
@@ -292,10 +264,9 @@ def left_out(session: Session) -> str:
 
 
 def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a conversation in Markdown, each with its speaker's role.
+    """Yield the texts of a conversation in Markdown, each with its speaker's role; empty for text about it.
 
-    The role is empty for text about the conversation. Lines of a message that look like a message's heading are
-    escaped.
+    Lines of a message that look like a message's heading are escaped.
     """
     from smart_fork.finding.results import place_mark
 
@@ -364,11 +335,7 @@ class ReadRange:
 def conversation_part(
     session: Session, reading: ReadRange, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
-    """Return the messages of a session in a range, with facts about it. `called` is a title for a log without a title.
-
-    Raises:
-        NotFound: there is no message of that number.
-    """
+    """Return the messages of a session in a range, with facts about it. `called` is a title for a log without one."""
     from smart_fork.finding.results import title
 
     chosen, next_at = messages(session, reading)
@@ -388,8 +355,7 @@ def conversation_part(
 
 
 def exported(located: Located) -> Masked:
-    """Return the Markdown export of a session without a log. Secrets are masked again, because rules for masking
-    change.
+    """Return the Markdown export of a session without a log. Secrets are masked again, because rules change.
 
     Raises:
         NotFound: there is no export.
@@ -414,9 +380,7 @@ def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
 
 
 def _told(session: Session) -> Session:
-    """Return `session`, if the caller may read its project; otherwise raise the error for a session that does not
-    exist.
-    """
+    """Return `session`, if the caller may read its project; else raise the error for a session that does not exist."""
     if not permits(session):
         raise _not_found(session.session_id)
     return placed_here(session)

@@ -37,18 +37,13 @@ class ServerState:
 
 
 class Team(Protocol):
-    """The interface of the team's code, by which this package reads the sessions on the team's server.
-
-    The module `smart_fork.team.facade` has these functions.
-    """
+    """The functions of the module `smart_fork.team.facade`, which reads sessions on the team's server."""
 
     def search(self, *, wanted: bool) -> RemoteSearch:
         """Return the search of the team's server. With `wanted`, a project without a server is an error."""
 
     def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
-        """Write a session of the team to this machine for the length of the block; with `keep`, it is not removed
-        afterwards.
-        """
+        """Write a team's session to this machine for the block; with `keep`, also for afterwards."""
 
     def is_shared(self, reference: str) -> bool:
         """Return True if the team shares a session with that id."""
@@ -67,26 +62,22 @@ class Team(Protocol):
 
 
 def is_known() -> bool:
-    """Return True if a team's server is configured or logged in to. The team's code is not imported for this."""
+    """Return True if a team's server is configured or logged in to, without importing the team's code."""
     known = bool(Setting.TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
     return known and find_spec(_DOOR.rpartition(".")[0]) is not None
 
 
 def team_room() -> Team:
-    """Import and return the module that gives access to the team's sessions.
-
-    Raises:
-        Usage: this installation has no team code.
-    """
+    """Import the module that gives access to the team's sessions; raise `Usage` if this installation lacks it."""
     if find_spec(_DOOR.rpartition(".")[0]) is None:
         raise Usage("Sessions of a team are not a part of this installation.")
     return cast("Team", import_module(_DOOR))
 
 
 def team_search(*, wanted: bool | None = None) -> RemoteSearch | None:
-    """Return the search of the team's server; `None` if no server is known.
+    """Return the search of the team's server; `None` if no server is known or `wanted` is False.
 
-    If `wanted` is False, return `None`. If it is True, a missing server is an error.
+    If `wanted` is True, a missing server is an error.
     """
     if wanted is False or not (wanted or is_known()):
         return None
@@ -104,11 +95,8 @@ def sessions_here(
 ) -> Iterator[list[Resolved]]:
     """Yield the sessions that `references` mean, as sessions of this machine.
 
-    Sessions of the team are written to this machine, for the project of `directory`. After the block they are removed,
+    A team's sessions are written to this machine, for the project of `directory`. After the block they are removed,
     unless `keep` is set and the block succeeded.
-
-    Raises:
-        SmartForkError: a session is neither here nor shared by the team.
     """
     with ExitStack() as stack:
         if not is_known():
