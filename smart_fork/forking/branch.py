@@ -1,8 +1,6 @@
-"""Branches of sessions. A branch is a copy with its own title that an agent can continue; the original stays
-unchanged.
+"""Branches of sessions. A branch is a copy with its own title that an agent can continue; the original stays unchanged.
 
-smart-fork refuses to branch a session whose agent is still answering. The worker registry and the tasks in the
-session's log show whether it is.
+A session whose agent is still answering is not branched, as the worker registry and the log's open tasks show it.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ def is_unfinished(session: Session) -> bool:
 
 
 def earlier_message() -> str:
-    """Return a hint for error messages: it advises to branch at an earlier message, and names the option for that."""
+    """Return a hint for error messages that advises to branch at an earlier message."""
     return advice(
         "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
         tool="Or branch at an earlier message: at, numbered as in read_session.",
@@ -89,12 +87,7 @@ def earlier_message() -> str:
 
 
 def refuse_while_working(session: Session, now: float, hint: str) -> None:
-    """Refuse to copy a session while its agent is answering. `now` is the current time in seconds; `hint` goes into
-    the error.
-
-    Raises:
-        ForkRefused: the agent is answering, or one of its tools runs.
-    """
+    """Refuse (`ForkRefused`) to copy a session while its agent is answering. `hint` becomes a part of the error."""
     file = READERS[session.agent].log_at(str(session.source_path))
     changed_at = file.mtime_ns / 1e9 if file else session.source_path.stat().st_mtime
     quiet = now - changed_at >= QUIET_SECONDS
@@ -104,13 +97,10 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
 
 
 def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """Refuse to copy a session with running background tasks: they would report to the original session only.
+    """Refuse (`ForkRefused`) to copy a session with running background tasks, which would only report to the original.
 
-    `hint` becomes a part of the error. `caller` is the id of the session that makes the request. Unfinished tasks of
-    an agent that has ended do not count.
-
-    Raises:
-        ForkRefused: shells, monitors or sub-agents of the session still run.
+    `hint` becomes a part of the error. `caller` is the id of the session that makes the request. Tasks of an agent that
+    has ended do not count.
     """
     since = Occupation(session.agent, session.session_id, session.source_path).since
     if since is None and session.session_id != caller:
@@ -129,9 +119,9 @@ WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 @dataclass(frozen=True, slots=True)
 class PlannedBranch:
-    """A branch (a copy of a session) that is decided but not written yet. The copy contains the turns 0 to `end`.
+    """A branch (a copy of the turns 0 to `end` of a session) that is decided but not written yet.
 
-    `held` keeps the temporary logs, from which the branch is copied, until the branch is written.
+    `held` keeps the temporary logs from which it is copied, until it is written.
     """
 
     request: BranchRequest
@@ -152,12 +142,8 @@ class PlannedBranch:
     ) -> Self:
         """Decide what a branch contains and in which directory it works; write nothing.
 
-        The branch ends after the answer to the requested message. If no message is requested, it ends with the last
-        finished turn. If the request asks for the best answer to an intent (what the user looks for), the `library`
-        (the index to search) finds it. If the caller branches its own new session, wait until that session has a log.
-
-        Raises:
-            SmartForkError: the branch cannot be written.
+        It ends after the answer to the requested message or, with `library` (the index to search), to the intent (what
+        the user looks for); else with the last finished turn. If the caller's own session has no log yet, wait for one.
         """
         at, budget, caller = request.message, request.budget, request.caller_session_id
         chooses = request.at_match or budget is not None
@@ -195,11 +181,7 @@ class PlannedBranch:
 
     @bounded()
     def write(self) -> Branched:
-        """Write the branch as a new session. If the request has `start`, also resume the new session.
-
-        Raises:
-            SmartForkError: nothing was written.
-        """
+        """Write the branch as a new session. If the request has `start`, also resume the new session."""
         session, told = self.session, self.handover
         asked, parent = self.request.title, told.title if told else session.title
         with self.held:
@@ -257,10 +239,7 @@ def branch(
 ) -> Branched:
     """Copy a session as `request` says, and record the session as the copy's parent.
 
-    `library` is the index to search; by default, the index that the command line uses.
-
-    Raises:
-        SmartForkError: nothing was written.
+    `library` is the index to search; by default, the index of the command line.
     """
     return PlannedBranch.plan(request, library, now=now, clock=clock or Clock()).write()
 
@@ -268,7 +247,7 @@ def branch(
 def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
     """Read the session named by `reference`. If it is the caller's session `own`, wait until its log appears.
 
-    If the session has no log that can be copied, a temporary log is made; `held` deletes that log when it closes.
+    A session without a log that can be copied gets a temporary one, until `held` closes.
     """
     if not Reference.parsed(reference).names_session:
         raise Usage(
@@ -300,8 +279,7 @@ def _belongs(session: Session, project: str) -> bool:
 
 @contextmanager
 def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
-    """Yield a title for a branch, and reserve it inside the context, so that no concurrent branch takes the same
-    title.
+    """Yield a title for a branch, and reserve it inside the context against concurrent branches.
 
     Raises:
         SmartForkError: an `OSError` occurred, here or inside the context.
@@ -327,9 +305,7 @@ def _remember(written: WrittenCopy, session: Session, end: int) -> None:
 
 
 def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
-    """Return notes for the user: which parts `agent` does not receive in a handover (a session passed on as text), and
-    whether the handover exceeds the `budget`.
-    """
+    """Return notes for the user: what `agent` does not receive in a handover (as text), and an exceeded `budget`."""
     from smart_fork.forking.handover import beyond, notes
 
     return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
@@ -340,7 +316,7 @@ def _end(
 ) -> tuple[int, list[str]]:
     """Return the index of the last turn that a branch copies, and notes on that choice for the user.
 
-    `at` is a message number, `through` a message id. Without either, the branch ends with the last finished turn.
+    `at` is a message number, `through` a message id. Without either, it is the last finished turn.
     """
     if through is not None:
         end = branch_point(session, through)
@@ -356,10 +332,7 @@ def _end(
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
-    """Return the shell command that resumes a session from any directory.
-
-    If the session's log was read already, pass the `session`, so that it is not read again.
-    """
+    """Return the shell command that resumes a session from any directory. Pass the `session` if it is read already."""
     asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
@@ -381,10 +354,9 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 
 
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
-    """Return a title for a branch, made from `name` or from the parent's title, that no session in the project has.
+    """Return a title for a branch, made from `name` or from the parent's title, that is not in `taken`.
 
-    `taken` holds the project's titles, in the form that `titles.comparable_title` returns. `milliseconds` is the
-    current time.
+    `taken` holds the project's titles, as `titles.comparable_title` returns them. `milliseconds` is the current time.
     """
     base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
@@ -394,10 +366,7 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """Return the titles in `project` that contain "(Branch", in the form that `titles.comparable_title` returns.
-
-    Logs that cannot be read are skipped.
-    """
+    """Return the titles in `project` that contain "(Branch", as `titles.comparable_title` returns them."""
     found: set[str] = set()
     for adapter in agents:
         here = adapter.place_of(project.root)
@@ -431,10 +400,7 @@ def _both_ends(log: LogFile) -> bytes:
 
 
 def _given(ends: bytes) -> Iterator[str]:
-    """Yield the titles recorded in `ends`, the first and last bytes of a log.
-
-    Earlier titles of a renamed session are yielded too: no new branch may have them.
-    """
+    """Yield the titles recorded in `ends`, the first and last bytes of a log, also those before a renaming."""
     for line in filter(_BRANCHED.search, ends.splitlines()):
         for _, record in decode_line(line)[0]:
             payload = record.get("payload")

@@ -1,9 +1,8 @@
-"""Budget choice: selects the exchanges (a prompt and its answer) of a session that gain most per token.
+"""Selects the exchanges (a prompt and its answer) of a session that gain most per token, within a token budget.
 
 Evidence from the search index tells how likely each exchange answers the intent (what the user looks for). The gain of
 an exchange grows in four steps: prompt and final answer; also its edits, with the file readings that they need; also
-every tool call, with shortened results; everything in full. The steps with the best ratio of gain to tokens are kept
-first. The functions here are pure; the evidence is an argument.
+every tool call, with shortened results; everything in full. Steps with the best ratio of gain to tokens are kept first.
 """
 
 from __future__ import annotations
@@ -46,10 +45,9 @@ OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "nee
 
 @dataclass(frozen=True, slots=True)
 class KeptTurns:
-    """The turns of a session that a fork keeps, by number. Tool results in them are shortened, except in the turns in
-    `full`.
+    """The turns of a session that a fork keeps, by number. Tool results are shortened, except in the turns in `full`.
 
-    `why` maps the number of each kept exchange to the reason to keep it.
+    `why` maps the number of each kept exchange (a prompt and its answer) to the reason to keep it.
     """
 
     kept: frozenset[int] = frozenset()
@@ -59,10 +57,9 @@ class KeptTurns:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Turns that could be added to the kept ones: turns of the exchange with index `place`, and the turns that these
-    need.
+    """Turns of the exchange (prompt and answer) with index `place` that could be kept, and turns that these need.
 
-    The tool results in the turns `full` are not shortened. `why` is the reason to keep the turns.
+    Tool results in the turns `full` are not shortened.
     """
 
     place: int
@@ -104,7 +101,7 @@ class Chooser:
             self._point = max((at for at, number in enumerate(numbers) if number <= evidence.point), default=0)
 
     def smallest(self, drop: Collection[int] = ()) -> KeptTurns:
-        """Return the smallest choice: prompt and final answer of the first, the best matching and the last exchange.
+        """Return the smallest choice: prompt and final answer of the first, the best and the last exchange.
 
         Exchanges whose number is in `drop` are never chosen.
         """
@@ -115,18 +112,15 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Return the choice of all turns except those of the exchanges in `drop`.
-
-        Exchanges in `keep`, which the user named, get that as their reason.
-        """
+        """Return the choice of all turns except those of the exchanges in `drop`. The user named those in `keep`."""
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> KeptTurns:
-        """Return the best choice of turns within `most` tokens. If `most` is `None`, return the smallest choice that
-        answers the user's intent.
+        """Return the best choice of turns within `most` tokens; for `None`, the smallest choice that answers the
+        intent.
 
-        Exchanges in `keep` are always chosen, and exchanges in `drop` never.
+        Exchanges in `keep` are always chosen, exchanges in `drop` never.
         """
         choice = self.smallest(drop)
         for place, unit in enumerate(self.units):
@@ -156,25 +150,21 @@ class Chooser:
 
     @cached_property
     def titles(self) -> list[Masked]:
-        """Return the title of each exchange, in order, with secrets masked."""
+        """Return the title of each exchange (a prompt and its answer), in order, with secrets masked."""
         return [title(unit) for unit in self.units]
 
     def tokens(self, choice: KeptTurns) -> int:
-        """Return the tokens of a choice: its turns, the lines that replace dropped exchanges, and the newest
-        compaction's summary.
-        """
+        """Return the tokens of a choice: its turns, lines for dropped exchanges, and the last compaction's summary."""
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
         return self._own(choice) + told
 
     def _own(self, choice: KeptTurns) -> int:
-        """Return the tokens of a choice as `tokens` does, but without the lines that replace dropped exchanges."""
+        """Return the tokens of a choice without the lines for dropped exchanges."""
         own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         return own + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
-        """Return the lines that replace dropped exchanges and steps. The key of a line is the number of the kept turn
-        after it.
-        """
+        """Return the lines that replace dropped exchanges and steps, by the number of the kept turn after each."""
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
         for unit in self.units:
@@ -192,7 +182,7 @@ class Chooser:
         return found
 
     def _added(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the turns of `added`. If that would exceed `bound` tokens, return `choice` unchanged.
+        """Return `choice` with the turns of `added`, or unchanged if that would exceed `bound` tokens.
 
         Turns in `gone` belong to dropped exchanges and are never added.
         """
@@ -205,7 +195,7 @@ class Chooser:
         return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
 
     def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with as many exchanges from the session's beginning, in full, as fit into `bound` tokens.
+        """Return `choice` with as many whole exchanges from the session's beginning as fit into `bound` tokens.
 
         The model's cache makes them cheap. Turns in `gone` (dropped exchanges) are never added.
         """
@@ -216,10 +206,7 @@ class Chooser:
         return choice
 
     def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the last edits of the exchange that `added` names, as many as fit into `bound` tokens.
-
-        Turns in `gone` (dropped exchanges) are never added.
-        """
+        """Return `choice` with the last edits of the exchange in `added`, as many as fit into `bound` tokens."""
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
@@ -231,10 +218,9 @@ class Chooser:
         return with_last(fitting[count - 1]) if count else choice
 
     def _with_runs(self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, looked: bool) -> KeptTurns:
-        """Return `choice` with the commands that the exchange `place` ran, their results shortened.
+        """Return `choice` with the commands that the exchange `place` ran, shortest first, up to `room` tokens.
 
-        With `looked`, the exchange's read-only steps are added too. The shortest steps come first, until the choice
-        has `room` tokens. Commands matter since their output is recorded nowhere else. Turns in `gone` are never
+        Their output is recorded nowhere else. With `looked`, read-only steps are added too. Turns in `gone` are never
         added.
         """
         left = [
@@ -268,10 +254,7 @@ class Chooser:
         return KeptTurns(choice.kept | added.turns, choice.full | added.full, why)
 
     def _best(self) -> list[int]:
-        """Return the indexes of the exchanges that have evidence for the intent, best first.
-
-        If no exchange has evidence, return all indexes, the last exchange first.
-        """
+        """Return the indexes of the exchanges with evidence for the intent, best first; else all, last first."""
         if not any(self._gain):
             return sorted(range(len(self.units)), reverse=True)
         ranked = sorted(range(len(self.units)), key=lambda place: (-self._gain[place], -place))
@@ -279,23 +262,15 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """Return the index of the exchange with the best evidence for the intent (what the user looks for).
-
-        If another exchange is known to complete the answer, also return its index.
-        """
+        """Return the index of the exchange with the best evidence, and of the one that completes the answer."""
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
     def _mended(self) -> list[int]:
-        """Return a list with the index of the exchange after the best one if it edits files: corrections often follow
-        an answer.
-
-        Otherwise return an empty list.
-        """
+        """Return the index of the exchange after the best one if it edits files: corrections often follow an answer."""
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
     def _ranked(self) -> list[int]:
-        """Return the indexes of all exchanges, the likeliest answer to the user's intent first."""
         return sorted(range(len(self.units)), key=lambda place: (-self._chances[place], -place))
 
     @cached_property
@@ -308,17 +283,14 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """Return the parts of the exchanges `places` that could be kept, best gain per token first.
-
-        Parts grow in four steps (see `_levels`); `levels` is the number of steps to consider.
-        """
+        """Return the parts of the exchanges `places` that could be kept, in `levels` steps, best gain first."""
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
     def _pieces(self, place: int, levels: int) -> list[PricedAddition]:
         """Return the parts of the exchange `place` that could be kept, in falling order of gain per token.
 
-        If a part has a better ratio than the smaller part before it, both become one. `levels`: see `_by_gain`.
+        A part with a better ratio than the smaller part before it is joined with that.
         """
         found: list[PricedAddition] = []
         before = 0
@@ -360,7 +332,7 @@ class Selected(NamedTuple):
 
 
 def within(chooser: Chooser, wanted: Budget) -> Selected:
-    """Choose the exchanges of the chooser's session to keep within the budget `wanted`.
+    """Choose the exchanges (a prompt and its answer) of the chooser's session to keep within the budget `wanted`.
 
     Raises:
         ForkRefused: the session has no prompt among the turns to choose from.
@@ -407,11 +379,9 @@ def within(chooser: Chooser, wanted: Budget) -> Selected:
 
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
-    """Return the number of the first turn that a fork drops or shortens: the model's cache covers only the turns
-    before it.
+    """Return the first turn that a fork drops or shortens: the model's cache covers only the turns before it.
 
-    After a compaction, return 0. `taken` has the tokens of each turn in the fork, `whole` those of each turn in the
-    session.
+    After a compaction, this is 0. `taken` has each turn's tokens in the fork, `whole` in the session.
     """
     if session.compacted(end):
         return 0
@@ -419,11 +389,7 @@ def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[
 
 
 def _gains(evidence: ExchangeEvidence) -> dict[int, float]:
-    """Return one score for each exchange that has evidence, by the exchange's index.
-
-    The score is the similarity of meaning plus the share of common words, each divided by its highest value in the
-    session.
-    """
+    """Return a score for each exchange with evidence: similarity of meaning plus words, each over its maximum."""
     nearest = max((part.nearest for part in evidence.parts.values()), default=0.0) or 1.0
     words = max((part.words for part in evidence.parts.values()), default=0.0) or 1.0
     return {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}

@@ -1,9 +1,8 @@
 """Copies of sessions that the session's agent can resume, and the logs to copy from.
 
-A copy ends with a finished turn: each tool call has its result, and the agent has finished its answer. If the user
-asks for a fork inside an exchange (a prompt and its answer), the copy ends later, with the next finished turn. If the
-agent has deleted a session's log, smart-fork copies from its own backup of the log. Existing files are never
-overwritten, and a failed fork leaves no files behind.
+A copy ends with a finished turn: each tool call has its result, and the agent has finished its answer. A fork asked for
+inside an exchange (a prompt and its answer) ends with the next finished turn. If the agent has deleted a log,
+smart-fork copies from its own backup. Existing files are never overwritten, and a failed fork leaves no files behind.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ from smart_fork.workers.registry import Registry, WorkerRecord
 class WrittenCopy:
     """A session copy that was written. `at` is the id of its last message.
 
-    `moved` is true if the last message is later than the requested one. `copied` counts the records. `created` lists
-    all written files, the session's log last. `forget` is a function that deletes what was recorded outside these
-    files, such as in a database.
+    `moved` is true if that is later than requested. `copied` counts the records. `created` lists all written files, the
+    log last. `forget` deletes what was recorded outside these files, such as in a database.
     """
 
     agent: AgentName
@@ -78,29 +76,17 @@ class ForkPoint:
         return cls(index, session.turns[index].id)
 
     def moved_from(self, number: int) -> str:
-        """Return a note for the user: the user asked to fork after message `number`, but the fork starts later."""
+        """Return a note for the user: the fork starts later than message `number`, which the user asked for."""
         return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
 
 
 def point_at(session: Session, number: int) -> ForkPoint:
-    """Return the fork point (the last turn to copy) for message `number` of the command ``show``.
-
-    The turn is the one that finishes the exchange (a prompt and its answer) of this message.
-
-    Raises:
-        NotFound: the session has no such message.
-        ForkRefused: see `branch_point`.
-    """
+    """Return the fork point (the last turn to copy) for message `number` of the command ``show``."""
     return ForkPoint.after(session, branch_point(session, message_at(session, number)))
 
 
 def message_at(session: Session, number: int) -> str:
-    """Return the id of message `number`, counted as the command ``show`` does. The number of a tool call is allowed
-    too.
-
-    Raises:
-        NotFound: the session has no such message.
-    """
+    """Return the id of message (or tool call) `number`, counted as the command ``show`` does; else raise `NotFound`."""
     if not 0 <= number <= max((index for index, _ in session.messages), default=-1):
         raise NotFound(
             f"No message {number} in this session",
@@ -112,9 +98,8 @@ def message_at(session: Session, number: int) -> str:
 def branch_point(session: Session, at: str) -> int:
     """Return the index of the first turn, from message `at` on, after which a copy of the session can continue.
 
-    The turn belongs to the same exchange (a prompt and its answer) as `at`. It comes before any compaction that would
-    make the copy forget `at`. If the exchange was never finished, the turn is that of `at` itself, if a copy can
-    continue there.
+    It belongs to the exchange (a prompt and its answer) of `at`, and comes before any compaction that would make the
+    copy forget `at`. In an exchange that was never finished, it is the turn of `at`, if a copy can continue there.
 
     Raises:
         ForkRefused: the agent does not remember `at`, or never finished its exchange.
@@ -146,11 +131,7 @@ def branch_point(session: Session, at: str) -> int:
 
 
 def last_branch_point(session: Session) -> int:
-    """Return the index of the last turn after which a copy of the session can continue.
-
-    Raises:
-        ForkRefused: the session has no such turn.
-    """
+    """Return the index of the last turn after which a copy of the session can continue; else raise `ForkRefused`."""
     if points := session.branch_points():
         return points[-1]
     raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
@@ -168,7 +149,7 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
 class MergedPart:
     """The kept turns (`excerpt`) of one session, for a copy that merges the turns of several sessions.
 
-    If the turns are handed over (written as text for another agent), their secrets are masked unless `unmasked`.
+    Secrets in turns that are handed over (written as text for another agent) are masked unless `unmasked`.
     """
 
     session: Session
@@ -189,11 +170,10 @@ def write_branch(
     adapter: AgentAdapter, source: Path, becomes: NewSession, *, at: str | None, session: Session | None = None,
     machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> WrittenCopy:  # fmt: skip
-    """Write a copy of a session up to message `at` as the new session `becomes`. Without `at`, copy all finished
-    turns.
+    """Write a copy of a session up to message `at`, or of all finished turns, as the new session `becomes`.
 
-    With an `excerpt`, copy only its turns, then the kept turns of `others`. The session's log `source` is never
-    changed. If `session` (the session already read) is given, `source` is not read again.
+    With an `excerpt`, copy only its turns, then the kept turns of `others`. The log `source` is never changed, and not
+    read again if `session` is given.
 
     Raises:
         NotFound: the source is gone or has no conversation.
@@ -221,7 +201,7 @@ def write_copy(
     """Write turns 0 to `end` of `session` as the new session `becomes`, with the files beside its log.
 
     With an `excerpt`, write only its turns, then the kept turns of `others`. `asked` is the id of the requested
-    message, if any. The log appears when it is complete; an error leaves no files behind.
+    message. The log appears when it is complete; an error leaves no files behind.
 
     Raises:
         ForkRefused: a session with the new id exists, or the source was rewritten meanwhile.
@@ -249,14 +229,9 @@ def write_copy(
 
 @contextmanager
 def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
-    """Yield the kept turns of each part as records for a log of `agent`. Parts from other agents are handed over (as
-    text).
+    """Yield the kept turns of each part as records for a log of `agent`, which becomes the session `new`.
 
-    `new` is the session that will get the records.
-
-    Raises:
-        Usage: `agent` cannot receive sessions of another part's agent.
-        ForkRefused: a log was rewritten meanwhile, or turns of a session of `agent` cannot be dropped.
+    Parts from other agents are handed over (as text).
     """
     with ExitStack() as stack:
         own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
@@ -265,10 +240,7 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
 
 @contextmanager
 def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
-    """Yield a part from another agent's session, converted to a part of a session of `agent`.
-
-    The converted session is a temporary private log, which is deleted when the context ends.
-    """
+    """Yield a part from another agent's session, converted to a temporary session of `agent`."""
     # Only forks to another agent, and merges, need these.
     from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
 
@@ -288,8 +260,7 @@ _DEPTH = 100
 def is_others(session_id: str, session: Session | None = None) -> bool:
     """Return True if this machine's records say that another user made the session, or one of its ancestors.
 
-    Pass its `session` if its log was read already. If sessions of several agents have this id, return True as well: in
-    doubt, a session is not trusted.
+    Pass its `session` if its log was read already. If sessions of several agents have this id, return True as well.
     """
     if not session_origins.has_foreign():
         return False
@@ -324,10 +295,9 @@ def _read(session_id: str) -> Session | None:
 
 @contextmanager
 def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located]:
-    """Yield `located` (a session and the path of its log) with a log that exists.
+    """Yield `located` (a session and its log's path) with a log that exists.
 
-    If the agent has deleted the log, put smart-fork's own backup in its place; in a `dry_run`, only into a temporary
-    file.
+    A log that the agent has deleted is restored from smart-fork's own backup; in a `dry_run`, only as a temporary file.
 
     Raises:
         NotFound: the backup of the log, or of its parent's log, is missing or cannot be read.
@@ -357,19 +327,12 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
 
 
 def forkable(located: Located) -> AbstractContextManager[Located]:
-    """Yield `located` (a session and its log's path) with a log that can be copied.
-
-    If the session is stored in a repository, the log is a temporary file.
-    """
+    """Yield `located` (a session and its log's path) with a log to copy, temporary if a repository stores it."""
     return _borrowed(located) if is_borrowed(located) else nullcontext(located)
 
 
 def refuse_borrowed(located: Located) -> None:
-    """Refuse a session that is stored in a repository, for actions that change the session or its log.
-
-    Raises:
-        ForkRefused: the session is stored in a repository.
-    """
+    """Refuse (`ForkRefused`) a session that is stored in a repository, for actions that change its log."""
     if is_borrowed(located):
         raise ForkRefused(
             f"{located.session_id} is {checkpoints.author_of(str(located.path))}'s, and kept in a repository",
@@ -378,13 +341,7 @@ def refuse_borrowed(located: Located) -> None:
 
 
 def refuse_without_log(located: Located, as_agent: str | None) -> None:
-    """Refuse to fork a session stored as Markdown: it has no log, and can only be handed over (passed on as text).
-
-    `as_agent` is the agent that receives the handover; `None` without one.
-
-    Raises:
-        ForkRefused: the session is Markdown, and `as_agent` is `None`.
-    """
+    """Refuse (`ForkRefused`) to fork a session stored as Markdown, unless it is handed over (as text) to `as_agent`."""
     if as_agent is None and checkpoints.is_history(str(located.path)):
         raise ForkRefused(
             f"{located.session_id} is kept as Markdown in {checkpoints.HISTORIES}. There is no log of it to fork",
@@ -429,11 +386,7 @@ def _borrowed(located: Located) -> Iterator[Located]:
 
 
 def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
-    """Write smart-fork's backup `copy` of a deleted log, and of the files beside it, to where the agent looks for
-    them.
-
-    The log is written last. Return its path. The written files are added to `created`.
-    """
+    """Restore the backup `copy` of a deleted log, after the files beside it. Return its path; extend `created`."""
     target = READERS[copy.agent].home() / AGENTS.storage_of(copy.agent).restored(copy.place, copy.session_id)
     if target.parent.is_file():
         raise ForkRefused(
@@ -477,11 +430,7 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
 
 
 def _base(copy: kept_logs.KeptLog) -> str:
-    """Return the id of the parent if the backed-up log `copy` lacks its first records, which only the parent's log
-    holds.
-
-    If the log holds all its records, return an empty string.
-    """
+    """Return the id of the parent if the backup `copy` lacks its first records, which the parent's log holds."""
     heads = AGENTS.heads_of(copy.agent)
     if not heads.goes_on:
         return ""

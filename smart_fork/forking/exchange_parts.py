@@ -1,7 +1,7 @@
 """Parts of a session that a token budget keeps or drops: exchanges (a prompt and its answer), and the steps in them.
 
-A tool call and its result are never separated. Tokens are estimated from characters. The ratio comes from the agent's
-own token counts.
+A tool call and its result are never separated. Tokens are estimated from characters, by the ratio of the agent's own
+counts.
 """
 
 from __future__ import annotations
@@ -55,12 +55,7 @@ class Costs:
 
 
 def costs(session: Session) -> Costs:
-    """Estimate the tokens of each turn of a session.
-
-    Raises:
-        ForkRefused: the log was rewritten meanwhile.
-        NotFound: the log of the session's parent is gone.
-    """
+    """Estimate the tokens of each turn of a session."""
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
     for number, size in session.sizes or AGENTS.copier_of(session.agent).sizes(session):
         if size.sums_up:
@@ -74,8 +69,7 @@ def costs(session: Session) -> Costs:
 
 
 def _rate(session: Session, sizes: Sequence[int]) -> float:
-    """Return the session's characters per token: the characters of its turns, divided by the growth of the agent's
-    token counts between compactions.
+    """Return the session's characters per token, from the growth of the agent's token counts between compactions.
 
     `sizes` has the characters of each turn. If the agent counted too few tokens, return a usual value.
     """
@@ -105,12 +99,11 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
-    """A step of an exchange: a message of the agent with the results of its tool calls, or a message of a person.
+    """A step of an exchange (prompt and answer): the agent's message with its tool results, or a person's message.
 
-    `tokens` is the step's size, `short` its size with shortened results. `edits` and `reads` are the files that the
-    step changes and reads, as the agent names them; for most shell commands they are unknown. `asks` is true if a
-    person answered or refused a tool call. `broken` is true if a tool result is missing, so that the step cannot be
-    kept.
+    `short` is its size in tokens with shortened results. `edits` and `reads` are the files that it changes and reads;
+    for most shell commands they are unknown. `asks` is true if a person answered or refused a tool call. `broken` is
+    true if a tool result is missing, so that the step cannot be kept.
     """
 
     turns: tuple[int, ...]
@@ -150,7 +143,7 @@ class ToolStep:
 
 @dataclass(frozen=True)
 class ExchangeUnit:
-    """One exchange (a prompt and its answer). If a tool call or message spans several exchanges, they are one unit.
+    """One exchange (a prompt and its answer), or several ones that a tool call or message spans.
 
     `number` counts from 1, `start` is the first turn. One of the `steps` is the person's prompt.
     """
@@ -166,7 +159,7 @@ class ExchangeUnit:
 
     @cached_property
     def whole(self) -> frozenset[int]:
-        """Return the numbers of all turns of the exchange that can be kept: those of all steps except broken ones."""
+        """Return the numbers of all turns that can be kept: those of all steps except broken ones."""
         return _turns(step for step in self.steps if not step.broken)
 
     @cached_property
@@ -195,7 +188,7 @@ class ExchangeUnit:
 
 
 def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
-    """Return the exchanges of a session up to turn `end`. If a tool call or message spans several, they become one."""
+    """Return the exchanges (prompts with answers) of a session up to turn `end`, joined where a tool call spans two."""
     made: list[ExchangeUnit] = []
     of_calls = {call.id: i for i, turn in enumerate(session.turns[: end + 1]) for call in turn.tool_calls}
     answered = {
@@ -272,7 +265,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
 
 
 def _same(one: str, other: str) -> bool:
-    """Return True if two paths can mean the same file: they are equal, or one is a suffix of the other."""
+    """Return True if two paths can mean one file: they are equal, or one is a suffix of the other."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
@@ -286,7 +279,8 @@ SAYS_IT = 240
 
 
 class Dependencies:
-    """Finds the earlier turns that a kept exchange needs, such as the reading of a file that it edits.
+    """Finds the earlier turns that a kept exchange (a prompt and its answer) needs, such as the reading of an edited
+    file.
 
     Methods take the exchange's index (`place`) and return the numbers of turns to keep.
     """
@@ -298,14 +292,11 @@ class Dependencies:
         self._readings: dict[tuple[int, str], int | None] = {}
 
     def said(self, place: int) -> frozenset[int]:
-        """Return the turns with the exchange's prompt and final answer, and with the earlier question that its prompt
-        answers.
-        """
+        """Return the turns with the exchange's prompt and final answer, and the question that the prompt answers."""
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """Return the turns with an exchange's prompt, final answer, edits and decisions, and the earlier turns that
-        these need.
+        """Return the turns of `said`, with those of the exchange's edits and decisions, and turns that these need.
 
         Decisions are a person's answers to tool calls. With `last`, only that many of the last edits and decisions
         count.
@@ -323,10 +314,7 @@ class Dependencies:
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """Return the turns of the earlier question or remark to which an exchange's prompt responds.
-
-        Empty if the prompt can be understood alone.
-        """
+        """Return the turns of the earlier question or remark that an exchange's prompt responds to, if any."""
         found = frozenset[int]()
         while place > 0:
             unit, before = self._units[place], self._units[place - 1]
@@ -337,10 +325,7 @@ class Dependencies:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """Return `turns`, and for each file that they edit the earlier turns in which the agent last read the file.
-
-        If the agent never read the file before, take the turns in which it first created or edited it.
-        """
+        """Return `turns`, and for each file that they edit the turns that last read it, or else first wrote it."""
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
         for place in places:
@@ -373,8 +358,8 @@ _LEADING = late(r"^[\W_]+")
 def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
     """Return the text that replaces dropped exchanges and steps of `session`, from turn `first` on.
 
-    The text says how many were dropped, and where to read them. It quotes none of them: if text is later removed from
-    the session, nothing has to be removed here.
+    It says how many were dropped, and where to read them. It quotes none of them: text that is later removed from the
+    session is not here.
     """
     counted = [
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number
@@ -386,7 +371,7 @@ def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -
 
 
 def title(unit: ExchangeUnit) -> Masked:
-    """Return the title of an exchange: its prompt, and for a short prompt also its answer. Secrets are masked."""
+    """Return the masked title of an exchange: its prompt, and for a short prompt also its answer."""
     asked = plain(unit.prompt)
     if unit.is_short and (answer := plain(unit.answer)):
         return shorten(mask(f"{asked or '(nothing asked)'}: {answer}"), TITLE_CHARACTERS)

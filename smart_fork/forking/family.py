@@ -37,9 +37,9 @@ _SAID = re.compile(
 class KnownRelations:
     """Relations between sessions that are recorded outside their logs.
 
-    `forks` maps a session to its parent, `agents` maps it to its agent. `shared` pairs a session with a related
-    session of its agent, or with a message that both have. `through` maps a session made by a handover (text for
-    another agent) to the last message handed over. `others` maps a merged session to its further parents.
+    `forks` maps a session to its parent. `shared` pairs a session with a related session of its agent, or with a
+    message that both have. `through` maps a session made by a handover (text for another agent) to the last message
+    handed over. `others` maps a merged session to its further parents.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
@@ -49,10 +49,7 @@ class KnownRelations:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
-        """Return `known`, and the sessions of the same agent that `forks` ties to these sessions, each with its agent.
-
-        Sessions without a log are included.
-        """
+        """Return `known`, and the sessions of the same agents that `forks` ties to these, each with its agent."""
         ties = defaultdict[str, set[str]](set)
         for one, other in self.forks.items():
             ties[one].add(other)
@@ -80,9 +77,8 @@ class KnownRelations:
 
 
 def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRelations:
-    """Collect the relations of all sessions from `workers` and from the records of handovers (text for another agent).
-
-    The log of the session `asked` is searched as well: after a handover, its first text names the original session.
+    """Collect the relations of all sessions from `workers`, from records of handovers (text for another agent), and
+    from the first text of `asked`.
     """
     found = KnownRelations(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
@@ -132,13 +128,13 @@ def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLo
 
 
 def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
-    """Return the logs of one session, without relatives: for agents whose logs do not show forks."""
+    """Return the logs of one session, for agents whose logs do not show forks."""
     paths = READERS[agent].locate(session_id) if agent in READERS.names else ()
     return [FamilyLog(agent, session_id, path) for path in paths]
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
-    """Return the session that was handed over to become `session`, as (agent, id), if the log of `session` names it."""
+    """Return the session, as (agent, id), from which `session` was handed over according to its log's first text."""
     try:
         with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
             said = _SAID.search(file.read(_BYTES))
@@ -152,10 +148,10 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
 
 
 def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, str]:
-    """Return each session's parent as child id → parent id, without cycles. Sessions without a parent are left out.
+    """Return each session's parent as child id → parent id, without cycles.
 
-    `forks` has the recorded parents. Otherwise, logs are compared: a fork begins with copies of its parent's records.
-    The parent is the earlier session that shares the longest beginning.
+    `forks` has the recorded parents. Otherwise, logs are compared: the parent is the earlier session that shares the
+    longest beginning.
     """
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
@@ -197,11 +193,9 @@ class _Shared:
                 self._has[message.id] |= 1 << place
 
     def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
-        """Return the id of the parent of `kin`: the earlier session with the longest shared beginning, but none of
-        `below`.
+        """Return the id of the earlier session with the longest shared beginning, except forks of `kin` (`below`).
 
-        `below` are forks of `kin`. If several sessions share as much, prefer the parent recorded in the log of `kin`,
-        or a fork of that parent.
+        Of equal ones, prefer the parent recorded in the log of `kin`, or a fork of that parent.
         """
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
@@ -219,9 +213,7 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Return the logs (bits) of the set `alive` that share the longest beginning with `kin`, and its length in
-        messages.
-        """
+        """Return the logs (bits) in `alive` that share the longest beginning with `kin`, and its length in messages."""
         shared = 0
         for message in kin.messages:
             left = alive & (self._has.get(message.id, 0) | self._has.get(message.message_id, 0))
@@ -237,10 +229,7 @@ Links = Mapping[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A log that contains text of another session, usually as copies of its records.
-
-    `handed_over` is true after a handover to another agent: the text is then in new records.
-    """
+    """A log with text of another session: copies of its records or, if `handed_over`, new records for an agent."""
 
     agent: AgentName
     session_id: str
@@ -253,8 +242,8 @@ class Descent:
     """The logs that contain text of a given session.
 
     `descendants` were made from the session. `unclear` share records with it, but which came first is unknown.
-    `siblings` share records that both have from an earlier session: they are ancestors, or other forks of an ancestor.
-    `ancestors` are session ids; `without_log` are relatives without a log, as (agent, id).
+    `siblings` share records that both have from an earlier session. `ancestors` are session ids; `without_log` are
+    relatives without a log, as (agent, id).
     """
 
     descendants: tuple[Descendant, ...] = ()
@@ -270,16 +259,13 @@ class Descent:
 
     @property
     def copies(self) -> list[Path]:
-        """Return the paths of logs with records copied from the session, also through other copies.
-
-        Turns cut (removed) from the session are cut from these logs too.
-        """
+        """Return the paths of logs with records copied from the session, also through other copies."""
         return [one.path for one in self.descendants if not one.handed_over]
 
 
 @dataclass(slots=True)
 class _Noted:
-    """Relations of one session, recorded when turns were cut from a log, since those turns could have shown them.
+    """Relations of one session, recorded when turns that showed them were cut from a log.
 
     `below` are sessions made from it, `above` are its ancestors. `unclear` are relatives in an unknown order.
     """
@@ -305,7 +291,7 @@ def _notes() -> dict[str, _Noted]:
 def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
     """Find every log that was made from a session, also through other copies. `path` is the session's log.
 
-    `keys` identify records of the session; logs that contain one of these records count as well.
+    Logs that contain a record of the session, identified by `keys`, count as well.
     """
     if not AGENTS[agent].heads:
         return Descent()
@@ -396,8 +382,8 @@ def _links(
 ) -> defaultdict[str, set[str]]:
     """Return the certain relations of a family: session id → ids of its parents.
 
-    `guessed` has parents that only shared records suggest. Such a parent is left out if both sessions began at the
-    same time, or if one of the two is the session `cut`, from which turns were removed.
+    `guessed` has parents that only shared records suggest. It does not count if both sessions began at the same time,
+    or if turns were removed from one of them (`cut`).
     """
     known = {kin.session_id: kin for kin in family}
     links: defaultdict[str, set[str]] = defaultdict(set)
@@ -413,10 +399,7 @@ def _links(
 
 
 def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
-    """Yield the logs of sessions that are related to those in `there` only according to records of cuts.
-
-    A cut (a removal of turns from a log) can remove the turns that show a relation, so it records the relation.
-    """
+    """Yield the logs of sessions that are related to those in `there` only according to records of cuts."""
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
     for one, noted in notes.items():
@@ -452,7 +435,7 @@ def _add_copies_of_told(
 ) -> None:
     """Add to `made` the copies of handed-over sessions: sessions that share their records and record no parent.
 
-    Which of two such sessions came first does not matter here: their logs are only searched, not cut.
+    The order of two such sessions does not matter: their logs are only searched, not cut.
     """
     told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
@@ -473,10 +456,7 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
 def _holders(
     agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
 ) -> Iterator[Descendant]:
-    """Yield the logs among `files` that contain one of the records `keys`, except the log `own`.
-
-    Such logs belong to the family even if no relation is recorded: records can be lost. `is_kin`: see `_holds`.
-    """
+    """Yield the logs among `files`, except `own`, with one of the records `keys`: recorded relations can be lost."""
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():
         if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
@@ -489,7 +469,7 @@ def _holders(
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
     """Return True if the log `file` contains a record in `keys`. Cached, since one command asks for many logs again.
 
-    With `is_kin`, the log is known to be related. If not, logs that never hold other sessions' records are not read.
+    Without `is_kin` (a known relation), logs that never hold other sessions' records are not read.
     """
     path = file.path
     return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)

@@ -34,11 +34,8 @@ def merged(
     """Return the content of a fork of the sessions `read`: from each, the exchanges that answer the intent.
 
     The intent is what the user looks for; `answers` has the evidence for it. The sessions share the token budget
-    `wanted`; tokens that one does not use go to the others. A beginning that several sessions share is included once.
-    Sessions of another agent than `agent` are handed over as text.
-
-    Raises:
-        SmartForkError: the sessions cannot be merged.
+    `wanted`. A beginning that several sessions share is included once. Sessions of other agents than `agent` are handed
+    over as text.
     """
     from smart_fork.forking.handover import beyond, handover, joined, notes
     from smart_fork.forking.handover_text import whence  # no other fork needs these
@@ -78,10 +75,9 @@ def merged(
 
 
 def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
-    """Choose the exchanges to keep in each session. Return the choices in the order of `read`.
+    """Choose the exchanges to keep in each session, within one token budget, and return the choices in their order.
 
-    All sessions share the token budget `all_`. The choice begins with the smallest session; tokens that it does not
-    use go to the others.
+    The choice begins with the smallest session; tokens that it does not use go to the others.
     """
     found: dict[int, Selected] = {}
     left = all_.budget
@@ -96,7 +92,7 @@ def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | N
 
 
 def _excerpt(session: Session, one: Selected) -> Excerpt:
-    """Return the kept turns of a session as an excerpt. If the whole session is kept, the excerpt has all its turns."""
+    """Return the kept turns of a session as an excerpt, of all its turns if the whole session is kept."""
     if one.excerpt is not None:
         return one.excerpt
     end = last_branch_point(session)
@@ -131,22 +127,11 @@ class IntentEvidence(NamedTuple):
     library: Library
 
     def of(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence that the exchanges of `session` answer the intent (what the user looks for).
-
-        Raises:
-            Usage: `also` is invalid.
-            IndexUnavailable: the index cannot be searched.
-        """
+        """Return the evidence for the exchanges (prompts with answers) of `session`."""
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence that the exchanges of `session` answer the intent (what the user looks for).
-
-        If the index cannot be searched, the returned evidence is empty and says why.
-
-        Raises:
-            Usage: `also` is invalid.
-        """
+        """Return the evidence for the exchanges of `session`; if the index cannot be searched, only the reason."""
         try:
             return self.of(session)
         except IndexUnavailable as error:
@@ -159,10 +144,9 @@ def gathered(
 ) -> Iterator[IntentEvidence | None]:
     """Yield the evidence for an intent (what the user looks for), or `None` if the caller needs no evidence.
 
-    The caller needs it if it `chooses` the content of a fork, or `compares` ways to fork in a dry run. A mere
-    comparison creates no index. `also` are other phrasings of the intent, `library` is the index. The intent is
-    embedded in a thread while the logs are read. The thread ends before the context closes, since this process may
-    then become an agent.
+    The caller needs it if it `chooses` a fork's content, or `compares` ways to fork, for which no index is created.
+    `also` are other phrasings, `library` is the index. The intent is embedded in a thread that ends before the context
+    closes, since this process may then become an agent.
     """
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
@@ -180,10 +164,10 @@ def gathered(
 def answering(session: Session, answers: IntentEvidence | None, found: str | None = None) -> str:
     """Return the id of a message in the exchange (a prompt and its answer) that completes the answer to the intent.
 
-    If the evidence `answers` shows no such exchange, return `found`, the id of the message that the search has found.
+    If the evidence `answers` shows none, return `found`, the id of the message that the search has found.
 
     Raises:
-        Usage: there is no intent, or `also` is invalid.
+        Usage: there is no intent.
         IndexUnavailable: the index cannot be searched, and there is no `found`.
         NotFound: nothing in the session answers, or the session is not indexed; and there is no `found`.
     """
@@ -216,9 +200,7 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
 
 
 def _none_answers(session_id: str, score: float) -> NotFound:
-    """Return the error that no exchange of the session answers the intent. It names the best `score`, which is too
-    low.
-    """
+    """Return the error that nothing in the session answers the intent: the best `score` is too low."""
     return NotFound(
         f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {MIN_NAMED_SCORE:.2f}",
         advice(
@@ -230,15 +212,13 @@ def _none_answers(session_id: str, score: float) -> NotFound:
 
 
 def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence | None) -> Selected:
-    """Return the exchanges that the budget `wanted` keeps of a session up to turn `end`.
+    """Return the exchanges (prompts with answers) that the budget `wanted` keeps of a session up to turn `end`.
 
-    Exchanges that answer the intent (what the user looks for) count most; `answers` has the evidence. Without
-    evidence, the last exchanges count most.
+    Those that answer the intent (what the user looks for) count most, by the evidence `answers`; else the last ones.
 
     Raises:
         Usage: the budget is `match`, and there is no intent; or see `within`.
         NotFound: the budget is `match`, and nothing in the session answers.
-        ForkRefused: turns cannot be dropped from sessions of this agent.
     """
     if wanted.budget == MATCH and answers is None:
         raise Usage(
@@ -260,9 +240,6 @@ def content_of(
     """Return the content of a fork of one session, for `agent`.
 
     Usually the agent itself forks a whole session. A `borrowed` session (stored in a repository) is always copied.
-
-    Raises:
-        SmartForkError: the session cannot be forked as requested.
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
@@ -287,15 +264,9 @@ def content_of(
 def hand_over_to(
     agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
 ) -> tuple[ForkPoint | None, Handover | None]:
-    """Return the fork point (the last turn to copy) for `agent`, and the session's text for a handover to it.
+    """Return the fork point (the last turn to copy), and the session's text if another agent than its own forks it.
 
-    If the session is the agent's own, no handover is needed, and the second value is `None`. `point` is the requested
-    fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
-
-    Raises:
-        Usage: the agent cannot receive sessions of other agents.
-        ForkRefused: the log was rewritten meanwhile.
-        NotFound: the log of the session's parent is gone.
+    `point` is the requested fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
     """
     if agent == session.agent:
         return point, None
@@ -306,10 +277,7 @@ def hand_over_to(
 
 
 def _point(request: ForkRequest, session: Session, answers: IntentEvidence | None) -> tuple[ForkPoint | None, str]:
-    """Return the requested fork point (the last turn to copy), and a note on it for the user.
-
-    The point is `None` if the fork contains the whole session.
-    """
+    """Return the requested fork point, `None` for the whole session, and a note on it for the user."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
@@ -321,8 +289,8 @@ def _point(request: ForkRequest, session: Session, answers: IntentEvidence | Non
 def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:
     """Return the point up to which a fork copies a whole session, and a note for the user.
 
-    Usually the session's agent can fork it itself, and the point is `None`. If the session's records have a gap, or it
-    is `borrowed` (stored in a repository), smart-fork writes a copy up to the point.
+    It is `None` if the session's agent forks it. smart-fork writes a copy if records are missing, or if the session is
+    `borrowed` (stored in a repository).
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
@@ -334,10 +302,7 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None,
 
 
 def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
-    """Return the fork point (the last turn to copy) after the exchange of a message, and a note on it for the user.
-
-    The point is `None` if that exchange is the session's last.
-    """
+    """Return the fork point after the exchange of a message, `None` after the last one, and a note for the user."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
         hint = "The session was rewound after the search. Search again."

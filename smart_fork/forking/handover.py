@@ -69,12 +69,7 @@ def handover(
 ) -> Handover:
     """Return the text that hands a session over to `agent`: its turns up to `end`, or only those in `excerpt`.
 
-    Secrets are masked unless `unmasked`.
-
-    Raises:
-        Usage: the agent cannot receive sessions of other agents.
-        NotFound: the log of the session's parent is gone.
-        ForkRefused: the log was rewritten meanwhile.
+    Secrets are masked unless `unmasked`. Raise `Usage` if the agent cannot receive sessions.
     """
     AGENTS.teller_of(agent)
     told = read_neutral(session, end, excerpt.kept if excerpt else None, unmasked=unmasked)
@@ -137,10 +132,7 @@ def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
 
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
-    """Return a list with a warning if a handover (a session as text) exceeds the budget `wanted`; else an empty list.
-
-    The text can be longer than the original session.
-    """
+    """Return a warning, in a list, if a handover (a session as text) exceeds the budget `wanted`, as it may."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -159,7 +151,7 @@ def _counted(lost: Mapping[str, int]) -> str:
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """Return the utterances, the first one preceded by the heading `head` in a tag. Readers of the log remove the tag.
+    """Return the utterances, the first after the heading `head` in a tag, which readers of the log remove.
 
     If the last utterance is a person's, add one by the agent, so that the conversation ends with the agent.
     """
@@ -173,10 +165,10 @@ def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
 
 
 def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) -> tuple[list[NeutralMessage], int]:
-    """Return the last messages that fit into `room` tokens, and the number of the turn with which they begin.
+    """Return the last messages that fit into `room` tokens, and the number of the turn with which they begin (0 for
+    all).
 
-    If all messages fit, that number is 0. Otherwise they begin with the prompt of an exchange. If the last exchange
-    alone is too large, return its prompt and as much of its end as fits.
+    They begin with a prompt. If the last exchange alone is too large, return its prompt and as much of its end as fits.
     """
     sizes = [estimate_tokens(one.rendered()) for one in messages]
     if sum(sizes) <= room:
@@ -197,10 +189,7 @@ def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) ->
 
 
 def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
-    """Return the first message and as many of the last messages as fit into `room` tokens.
-
-    Messages that are too long for the room left are shortened.
-    """
+    """Return the first message and as many of the last ones as fit into `room` tokens, shortened if too long."""
     asked = _shortened(messages[0], room // 2)
     left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
     for one in reversed(messages[1:]):
@@ -244,9 +233,7 @@ def _stood(session: Session, end: int) -> str:
 
 
 def _uncommitted(session: Session, end: int) -> list[str]:
-    """Return the files that the session edited after its last commit, up to turn `end`, in the order of their last
-    edits.
-    """
+    """Return the files that the session edited after its last commit, up to turn `end`, by their last edits."""
     edited: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = {}
     for turn in session.turns[: end + 1]:
@@ -267,8 +254,7 @@ def write_handover(
     """Write a handover (a session as text) as a new session of the agent of `adapter`. `source` is the original
     session.
 
-    If `source` was made by another user, the new session is recorded as another user's too. Undoing the copy deletes
-    that record.
+    A session of another user stays recorded as another user's; undoing the copy deletes that record.
 
     Raises:
         ForkRefused: the agent would not load the session.

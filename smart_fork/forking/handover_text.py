@@ -74,10 +74,7 @@ class NeutralMessage:
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """A session in neutral form (text for any agent). `lost` counts, by kind, the parts that the text lacks.
-
-    Secrets are masked in the `title` as in the messages.
-    """
+    """A session in neutral form (masked text for any agent). `lost` counts, by kind, the parts that it lacks."""
 
     messages: tuple[NeutralMessage, ...]
     lost: Mapping[str, int]
@@ -85,7 +82,7 @@ class Neutral:
 
 
 class CallInputs(NamedTuple):
-    """The inputs of tool calls (`given`) by call id, and the unified diffs of edits (`patches`), also by call id."""
+    """The inputs of tool calls (`given`) and the unified diffs of edits (`patches`), by call id."""
 
     given: Mapping[str, Given]
     patches: Mapping[str, str]
@@ -100,11 +97,7 @@ def read_neutral(
     """Return a session in neutral form (text for any agent), up to turn `end`, or only the turns `kept`.
 
     Secrets are masked unless `unmasked`; a text that is secret in one place is masked everywhere. Lost parts, such as
-    images, are counted in all records up to `end`; masked secrets are counted in the returned messages only.
-
-    Raises:
-        NotFound: the log of the session's parent is gone.
-        ForkRefused: the log was rewritten meanwhile.
+    images, are counted in all records up to `end`.
     """
     records, work = list(_records(session, end)), AGENTS[session.agent].codec
     items = [work.decode(record) for record in records] if work else []
@@ -134,7 +127,6 @@ class _Masking:
         self._known = sorted(found.items(), key=lambda one: len(one[0]), reverse=True)
 
     def __call__(self, text: str) -> str:
-        """Return `text` with its secrets masked."""
         masked = text
         for secret, kind in self._known:
             masked = masked.replace(secret, f"{MARK}{kind}]")
@@ -142,7 +134,6 @@ class _Masking:
 
 
 def _records(session: Session, end: int | None) -> Iterator[Record]:
-    """Yield the session's log records up to turn `end`."""
     if forms := AGENTS[session.agent].forms:
         yield from forms.records_of(session, end)
     else:
@@ -158,8 +149,8 @@ def neutral(
 ) -> Neutral:  # fmt: skip
     """Return `turns` in neutral form (text for any agent). Each text passes through `change`, which may mask secrets.
 
-    `items` are decoded log records, in which outputs, thoughts and images are found. `made` has the inputs of tool
-    calls. `starting` are the names of tools that start sub-agents.
+    `items` are decoded log records with outputs, thoughts and images. `made` has the inputs of tool calls. `starting`
+    are the names of tools that start sub-agents.
     """
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for item in items:
@@ -192,8 +183,7 @@ def neutral(
 class _Outcomes:
     """Writes tool calls and their outcomes as lines of text. `cut` counts the calls with shortened or omitted output.
 
-    Function and variable names that occur only in omitted output are listed once, so that a search for such a name
-    finds the session.
+    Code names that occur only in omitted output are listed once, so that a search finds the session.
     """
 
     def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: CallInputs, change: TextChange) -> None:
@@ -222,10 +212,7 @@ class _Outcomes:
         yield HandedOverAction(last, outcome, result.is_error, proof=result.proof, names=names)
 
     def _only_seen(self, call: ToolCall, output: str, told: Iterable[str]) -> tuple[str, ...]:
-        """Return the code names in a call's input and `output` that are new to the reader.
-
-        A name is not new if the call's own lines `told` show it, or if an earlier call has shown or listed it.
-        """
+        """Return the code names in a call's input and `output` that neither `told` nor an earlier call has shown."""
         said, seen = Symbols(), Symbols()
         for text in told:
             said.add(text)
@@ -285,7 +272,7 @@ def _dumped(given: Given | None) -> str:
 
 
 def _printed(result: GivenBack) -> str:
-    """Return a tool's output without the shell's header. An exit status other than 0 is put before the output."""
+    """Return a tool's output without the shell's header, but after an exit status other than 0."""
     output = strip_reminders(result.output)
     status, body = status_and_body(output)
     if status is None:
@@ -321,8 +308,7 @@ def utterances(
 ) -> list[Utterance]:
     """Return the messages of a session, with a line for each action, as utterances from the first prompt on.
 
-    Earlier messages are dropped, since conversations must begin with a prompt. `lines` are texts to put before turns,
-    by turn number. Log readers do not take these texts for a person's words.
+    `lines` are texts to put before turns, by turn number. Log readers do not take these for a person's words.
     """
     waiting, made = sorted((lines or {}).items()), list[Utterance]()
     for one in messages[_begun(messages) :]:
@@ -355,10 +341,9 @@ def as_session(
 ) -> Iterator[Session]:
     """Yield the utterances `said` as a session of `agent`. Its log is a private file that is deleted afterwards.
 
-    The session gets the id `source_id` if this agent allows ids of that form, otherwise a new id.
+    The session gets the id `source_id` if this agent allows such ids, otherwise a new one.
 
     Raises:
-        Usage: the agent cannot receive sessions of other agents.
         ForkRefused: the agent would not load the written session.
     """
     starter = AGENTS.starter_of(agent)
@@ -375,10 +360,7 @@ def as_session(
 def temporary_log(
     agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None
 ) -> Iterator[Path]:
-    """Yield the path of a private log with these records, which is deleted afterwards.
-
-    It is made in `folder`, by default in the folder for temporary logs.
-    """
+    """Yield the path of a private log with these records, and delete it afterwards. `folder` is its place."""
     with (
         nullcontext(folder) if folder else temporary_log_folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,

@@ -1,6 +1,4 @@
-"""The family of a session as an answer to the user: ancestors, forks, where each fork begins, running workers, and
-commands to resume.
-"""
+"""The family of a session as an answer to the user: ancestors, forks, and where each fork begins."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ QUOTE_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """Facts about a session: title, directory, times, size, and whether the current call may show it
-    (`may_be_told`).
-    """
+    """Facts about a session: title, directory, times, size, and whether the current call may show it."""
 
     title: str = ""
     cwd: str = ""
@@ -64,9 +60,6 @@ def lineage(reference: str) -> Family:
     """Return the family of a session (its ancestors and all their forks) as a tree.
 
     Each session precedes its forks; forks are in order of creation.
-
-    Raises:
-        Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
     asked = sessions.read(sessions.locate(reference))
     told = _with_index(lambda store: _told(asked, _known(asked, store), store))
@@ -101,15 +94,13 @@ class _Known(NamedTuple):
     workers: list[WorkerRecord]
 
     def is_alone(self, session: Session) -> bool:
-        """Return True if the session has no relatives: neither ancestors nor forks."""
+        """Return True if the session has neither ancestors nor forks."""
         others = {kin.session_id for kin in self.family} - {session.session_id}
         return not others and session.session_id not in self.found.forks.values()
 
 
 def _known(asked: Session, store: SqliteStore | None) -> _Known:
-    """Collect the family of the session `asked` (its ancestors and their forks) from the logs, the worker registry,
-    the records of handovers (sessions passed to another agent), and the index `store`.
-    """
+    """Collect the family of the session `asked` from logs, worker registry, recorded handovers, and index."""
     workers = _workers()
     found = known_relations(asked, workers)
     row = store.session(asked.agent, asked.session_id) if store else None
@@ -237,7 +228,6 @@ class _Telling:
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
     def facts(self, kin: FamilyLog) -> SessionFacts:
-        """Return the facts about the session to which the log `kin` belongs."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
             return _facts(placed_here(row), permits(row), row.turns, row.tokens)
@@ -247,10 +237,7 @@ class _Telling:
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
-        """Return the last message of `parent` that its fork `kin` also has, numbered as the command ``show`` does.
-
-        Return `None` if they share no message, for example because the parent was rewound after the fork.
-        """
+        """Return the last message of `parent` that its fork `kin` also has, numbered as ``show`` does, if any."""
         above = self._session(parent)
         if above is None:
             return None

@@ -1,6 +1,4 @@
-"""Plan of a fork (a copy of a session that an agent continues): the command to run, the fork's content, and its cost
-in tokens.
-"""
+"""Plan of a fork (a copy of a session that an agent continues): the command to run, its content, and its cost."""
 
 from __future__ import annotations
 
@@ -47,16 +45,12 @@ _CHOOSING = 0.2
 
 
 class _Dropped(Exception):
-    """Exception raised to leave a plan's context when the fork is not started, so that its temporary files are
-    deleted.
-    """
+    """Leaves a plan's context when the fork is not started, so that its temporary files are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A planned fork, ready to start. `held` keeps the temporary logs and copies made for the fork until it is
-    started, shown as a dry run, or dropped.
-    """
+    """A planned fork, ready to start. `held` keeps the temporary files made for it until it starts or is dropped."""
 
     request: ForkRequest
     here: Sequence[Resolved]
@@ -68,14 +62,13 @@ class Fork:
 
     @property
     def content(self) -> ForkContent:
-        """The turns that go into the fork, or their text if the session is handed over to another agent."""
+        """Return the turns that go into the fork, or their text for another agent."""
         return self.prepared.spec.content
 
     @classmethod
     def plan(cls, request: ForkRequest, library: Opening | None = None, machine: Machine | None = None) -> Self:
-        """Decide everything about a fork; start nothing.
-
-        `library` is the index to search; by default, the index that the command line uses.
+        """Decide everything about a fork; start nothing. `library` is the index to search, by default the command
+        line's.
 
         Raises:
             SmartForkError: the fork cannot be started.
@@ -102,16 +95,11 @@ class Fork:
             return cls(request, here, read, prepared, price, ways, held.pop_all())
 
     def start(self) -> Forked:
-        """Start the fork, and return the answer about it.
-
-        Raises:
-            SmartForkError: nothing was started, and nothing is left of the attempt.
-        """
+        """Start the fork, and return the answer about it; see `launch`."""
         return self._told(self.launch())
 
     def launch(self, *, patience: float = CONFIRM_SECONDS) -> LaunchedWorker:
-        """Start the fork. Wait up to `patience` seconds until its log or screen shows that the agent has taken its
-        prompt.
+        """Start the fork. Wait up to `patience` seconds until its log or screen shows that it has taken its prompt.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -151,7 +139,7 @@ class Fork:
 
 
 def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked:
-    """Fork a session. If the request is for a dry run, only return what the fork would be.
+    """Fork a session; for a dry run, only return what the fork would be.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -162,12 +150,10 @@ def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked
 
 @bounded()
 def check_startable(request: ForkRequest) -> None:
-    """Refuse a session if a fork of the whole session could not start, for example because its agent is not installed.
+    """Refuse (`SmartForkError`) a session that could not be forked whole, for example because its agent is not
+    installed.
 
     Nothing is written or started.
-
-    Raises:
-        SmartForkError: the fork could not be started.
     """
     found = sessions.locate(request.session)
     refuse_without_log(found, request.as_agent)
@@ -182,11 +168,7 @@ def check_startable(request: ForkRequest) -> None:
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
-    """Refuse a session that cannot be forked to work in the directory `cwd` (by default the session's own).
-
-    Raises:
-        ForkRefused: the session cannot be forked.
-    """
+    """Refuse (`ForkRefused`) a session that cannot be forked to work in the directory `cwd` (by default its own)."""
     asked = any(turn.prompt for turn in session.turns)
     log = str(session.source_path)
     whys = obstacles(
@@ -215,11 +197,7 @@ def _compared(
     prepared: PreparedWorker,
     answers: IntentEvidence | None,
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Return the price of a fork of one session. In a dry run, also return the other ways to fork it, with their
-    prices.
-
-    For a merge of several sessions, return neither.
-    """
+    """Return the price of a fork of one session and, in a dry run, the other ways to fork it. A merge has neither."""
     if request.merge:
         return None, ()
     loads, handover = loads_of(session), content.handover
@@ -249,13 +227,11 @@ def ways(
     matched: bool = False, kept: Selected | None = None, loads: Sequence[int] | None = None,
     elsewhere: bool = False,
 ) -> tuple[Way, ...]:  # fmt: skip
-    """Return the ways to fork a session, with their prices: whole, up to message `at`, up to the best answer, within
-    budgets.
+    """Return the ways to fork a session, with prices: whole, up to message `at` or the best answer, within budgets.
 
-    The best answer is found with the `evidence`; with `matched`, `at` is already its end. The budget `wanted` is among
-    the ways. A way that is impossible is left out. So is a way that costs more than the whole session, unless it
-    carries the best answer and the session has forgotten it. `kept` is the choice for the budget `wanted` and `loads`
-    the result of `loads_of`, if they are known. `elsewhere`: see `shared_until`.
+    The best answer is found with the `evidence`; with `matched`, `at` is already its end. A way is left out if it is
+    impossible, or costs more than the whole session, unless only it carries the best answer. `kept` is the choice for
+    the budget `wanted` and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
     price = partial(_up_to, session, priced)
@@ -298,10 +274,9 @@ def _is_forgotten(session: Session, match: ForkPoint | None) -> bool:
 
 
 def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at: ForkPoint | None) -> tuple[Way, ...]:
-    """Return the ways `found`. Usually each way's `carries` becomes `None`.
+    """Return the ways `found`, with `carries` set only if a compaction made the session forget the best answer.
 
-    If a compaction made the session forget the exchange that matches the intent, `carries` says whether the way has
-    it. `match` is the fork point (the last turn to copy) after that exchange.
+    `match` is the fork point (the last turn to copy) after that answer.
     """
     if match is None or not _is_forgotten(session, match):
         return tuple(replace(one, carries=None) for one in found)
@@ -311,11 +286,7 @@ def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at
 
 
 def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield a sentence on the tokens of a fork of the whole session: how many are conversation, and how many are
-    instructions and tools.
-
-    If these numbers are unknown, yield nothing.
-    """
+    """Yield a sentence on how many tokens of the whole session are conversation, and how many something else."""
     for one in ways:
         if one.conversation:
             rest = one.tokens - one.conversation
@@ -326,7 +297,7 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def way_in_words(way: Way) -> str:
-    """Return a text about one way to fork a session: when the model last received its tokens, and if they are cached.
+    """Return a text about a way to fork a session: when the model last had its tokens, and if they are cached.
 
     If the session has forgotten the matching exchange, the text also says whether this way has that exchange.
     """
@@ -360,10 +331,7 @@ def _counted(session: Session) -> Costs | None:
 
 
 def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
-    """Return the way `whole` (a fork of the whole session) with the number of its conversation's tokens.
-
-    If the costs `counted` are unknown, return `whole` unchanged.
-    """
+    """Return the way `whole` with the number of its conversation's tokens, if the costs `counted` are known."""
     if counted is None:
         return whole
     end = len(session.turns) - 1
@@ -371,10 +339,7 @@ def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
 
 
 def _end_of(session: Session, exchange: int) -> ForkPoint | None:
-    """Return the fork point (the last turn to copy) after the exchange with index `exchange`.
-
-    Return `None` if that exchange is the session's last, or does not exist.
-    """
+    """Return the fork point (the last turn to copy) after the exchange with this index; `None` after the last."""
     starts = [one.start for one in session.exchanges()]
     if not 0 <= exchange < len(starts):
         return None
@@ -388,9 +353,8 @@ def price_of(
 ) -> ForkPrice:  # fmt: skip
     """Return the price of a fork that ends at `point`, or of one that loads `within` tokens by a budget or handover.
 
-    Usually the model's cache can hold all of a fork. With `within`, it holds only the turns before `new_from`: the
-    later text is shortened or converted. `loads` is the result of `loads_of`, if known. `elsewhere`: see
-    `shared_until`.
+    Usually the model's cache can hold all of a fork; with `within`, only the turns before `new_from`, where the text
+    changes. `loads` is the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0
@@ -405,11 +369,10 @@ def price_of(
 
 
 def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
-    """Return the time until which the model's cache holds the text of a fork up to turn `end`.
+    """Return the time until which the model's cache holds the text of a fork up to turn `end`; empty if unknown.
 
-    Return an empty string if the log does not tell, or if the fork begins with other text than the session. That is so
-    for another user's session, after a gap in the log, or `elsewhere`: in another directory, since most agents name
-    their directory before the conversation.
+    It is also empty if the fork begins with other text than the session: for another user's session, after a gap in the
+    log, or `elsewhere` (in another directory, which most agents name before the conversation).
     """
     until = own_cached_until(str(session.source_path), session.cache(end))
     if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
@@ -418,10 +381,7 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
 
 
 def loads_of(session: Session) -> Sequence[int]:
-    """Return for each turn the tokens that a fork up to this turn loads.
-
-    They are the agent's own counts. Without counts, they are estimated from all text up to the turn.
-    """
+    """Return for each turn the tokens that a fork up to it loads: the agent's own counts, or estimates."""
     if not any(turn.loaded for turn in session.turns):
         with suppress(SmartForkError):  # such as of an agent whose sessions have no records
             return list(accumulate(costs(session).turns))
@@ -431,7 +391,7 @@ def loads_of(session: Session) -> Sequence[int]:
 def loaded_within(session: Session, kept: Selection, end: int) -> int:
     """Return the tokens that a fork up to turn `end` loads if a budget keeps only the exchanges in `kept`.
 
-    A budget counts the conversation only, so the tokens of the agent's instructions and tools are added here.
+    A budget counts the conversation only; the agent's instructions and tools are added here.
     """
     return kept.tokens + beside(session, kept.whole_tokens, end)
 
@@ -439,8 +399,7 @@ def loaded_within(session: Session, kept: Selection, end: int) -> int:
 def beside(session: Session, conversation: int, end: int) -> int:
     """Return the tokens of instructions and tools that a fork up to turn `end` loads besides its `conversation`.
 
-    They are the agent's count of loaded tokens, minus those of the conversation. After a compaction, they are the
-    agent's first count in the session.
+    After a compaction, they are the agent's first count in the session.
     """
     first, loaded = session.instructions, session.loads()[end]
     if not first or loaded <= conversation or session.compacted(end):

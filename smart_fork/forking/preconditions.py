@@ -1,8 +1,8 @@
 """Preconditions of starting a worker (an agent that smart-fork runs): its session is not in use, the worker limit
 allows it, the agent is logged in.
 
-Workers that use a session are in the registry. Other processes that use it are found in the agent's own records (see
-`Presence`), in command lines, or by the open log file.
+Workers that use a session are in the registry. Other processes are found in the agent's own records, in command lines,
+or by the open log file.
 
 An agent passes only a part of the user's environment to its MCP servers, and a background service has almost none. So
 smart-fork notes the names of the variables that a person set for the agent, and reads their values from the login
@@ -68,24 +68,16 @@ class AlreadyRuns(ForkRefused):
 
 
 def limit(env: Mapping[str, str]) -> int:
-    """Return the number of workers that may run at the same time.
-
-    Raises:
-        Usage: the setting is not a number.
-    """
+    """Return the number of workers that may run at the same time; raise `Usage` if the setting is not a number."""
     if fault := Setting.MAX_WORKERS.fault(env):
         raise Usage(fault)
     return Setting.MAX_WORKERS.number(env)
 
 
 def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
-    """Return a check for a new worker. Called with the running workers, it refuses if one of them has the session or
-    name.
+    """Return a check for a new worker, which refuses if one of the given running workers has its session or name.
 
-    With `counts`, the check also refuses if too many workers run. A worker in a person's own terminal does not count.
-
-    Raises:
-        Usage: the limit is not a number.
+    With `counts`, it also refuses if too many workers run. A worker in a person's own terminal does not count.
     """
     most = limit(machine.env)
 
@@ -110,10 +102,7 @@ def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Call
 
 
 def occupant(session_id: str, running: Sequence[WorkerRecord], machine: Machine) -> WorkerRecord | None:
-    """Return the worker that has the session open, out of the workers recorded as `running`.
-
-    Return `None` if none of them has the session open, or if the worker that had it has ended.
-    """
+    """Return the worker among those recorded as `running` that has the session open; `None` if it has ended."""
     return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, machine)), None)
 
 
@@ -131,10 +120,7 @@ FRESH_SECONDS = 5.0
 
 
 class Occupation:
-    """The workers and other processes that use one session. They are looked up when they are first needed.
-
-    `log` is the path of the session's log, if it is known.
-    """
+    """The workers and other processes that use one session, looked up when needed. `log` is its log, if known."""
 
     def __init__(
         self, agent: AgentName, session_id: str, log: Path | None, around: Machine | None = None
@@ -158,10 +144,7 @@ class Occupation:
 
     @cached_property
     def processes(self) -> list[int]:
-        """Return the ids of the agent's processes that have the session open.
-
-        If the session belongs to a worker, only processes of which that is certain are returned.
-        """
+        """Return the ids of the agent's processes that have the session open; for a worker's session, the certain ones."""
         if not self._presence:
             return []
         inside = self._presence.inside(self.session_id, self.log, self._running)
@@ -169,7 +152,7 @@ class Occupation:
 
     @property
     def since(self) -> str | None:
-        """Return when the agent process that has the session open was started; `None` if no agent process has it open.
+        """Return when the agent process that has the session open was started; `None` if there is none.
 
         If the log changed just now, but no process was found, return an empty string.
         """
@@ -180,9 +163,7 @@ class Occupation:
         return "" if self._is_fresh else None
 
     def check_free(self, *, force: bool = False) -> None:
-        """Refuse to resume a session that is open in a worker or another process.
-
-        With `force`, only a running worker that has the session open leads to a refusal.
+        """Refuse to resume a session that is open in a worker or, unless `force`, another process.
 
         Raises:
             AlreadyRuns: a worker has the session open.
@@ -217,10 +198,7 @@ class Occupation:
 
     @property
     def writer(self) -> str:
-        """Return a text that names the process or worker that may write to the session's log; empty if none was found.
-
-        A process can write to the log without having the session open.
-        """
+        """Return a text that names the process or worker that may write to the session's log; empty if there is none."""
         if self.agent in AGENTS and not AGENTS[self.agent].writes_on:
             return ""
         if self.worker:
@@ -250,10 +228,7 @@ class Occupation:
 
     @cached_property
     def _is_fresh(self) -> bool:
-        """Return True if the log changed just now, so that an unknown process may be writing it.
-
-        Return False if the session belongs to a worker: its process is known.
-        """
+        """Return True if the log changed just now, and no worker has the session: an unknown process may write it."""
         try:
             now = self._around.clock.now()
             return not self.workers and self.log is not None and now - self.log.stat().st_mtime < FRESH_SECONDS
@@ -266,10 +241,7 @@ def _started(pid: int | None) -> str:
 
 
 def _holder_of_file(log: Path) -> str:
-    """Return a text that names another process that has the log open for writing; empty if no such process is found.
-
-    Linux can tell this. On other systems the text is always empty.
-    """
+    """Return a text that names another process that has the log open for writing; Linux alone can tell."""
     with suppress(OSError):
         wanted = log.stat()
         for pid, link in _opened_by_others():
@@ -280,12 +252,9 @@ def _holder_of_file(log: Path) -> str:
 
 
 def _opened_by_others() -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield (process id, link) for each file that another process has open. The link is its entry below ``/proc``.
+    """Yield (process id, link below ``/proc``) for each file that another process has open.
 
     There are thousands of links, so no `Path` objects are made.
-
-    Raises:
-        OSError: the system has no ``/proc``.
     """
     for process in [*os.scandir("/proc")]:
         if process.name.isdigit() and int(process.name) != os.getpid():
@@ -314,21 +283,17 @@ class Provisions:
     notes: tuple[str, ...] = ()
 
     def environment(self, plan: ForkPlan, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the full environment for the plan's program: `env`, a search path that finds the program, and the
-        added variables.
-        """
+        """Return the full environment for the plan's program, with a search path that finds it."""
         return plan.environment({**env, **Program.path_for(plan.argv[0], env), **self.variables})
 
 
 def provisions(
     agent: AgentName, program: str, place: WorkerPlace, processes: Processes, env: Mapping[str, str]
 ) -> Provisions:
-    """Return the environment variables that a worker of `agent` needs in `place` and that `env` lacks.
-
-    Their values are read from the user's login shell.
+    """Return the environment variables that a worker of `agent` needs in `place` and `env` lacks, from the login shell.
 
     Raises:
-        NotLoggedIn: the agent's own check says that the agent is not logged in.
+        NotLoggedIn: the agent's own check says that it is not logged in.
     """
     if place.replaces:  # a person sits there, whom the agent asks itself
         return Provisions()
@@ -356,10 +321,9 @@ def provisions(
 
 
 def _lacks(names: Sequence[str], whence: str, shell: str) -> str:
-    """Return the end of a sentence about the environment variables `names`, which are not set; empty without names.
+    """Return the end of a sentence about unset environment variables `names`; empty without names.
 
-    `whence` says why they are expected, such as "its settings name". `shell` is the login shell that was asked for
-    them, if any.
+    `whence` says why they are expected. `shell` is the login shell that was asked for them, if any.
     """
     if not names:
         return ""
@@ -381,10 +345,7 @@ def _step(login: Login) -> str:
 
 
 def check_handed_over(spec: WorkerSpec) -> None:
-    """Refuse to start an agent on another agent's session without a handover (the session as text for this agent).
-
-    No agent reads another agent's log.
-    """
+    """Refuse to start an agent on another agent's session, whose log it cannot read, unless it gets it as text."""
     source = spec.source
     if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
         raise ForkRefused(
@@ -397,10 +358,7 @@ def check_handed_over(spec: WorkerSpec) -> None:
 
 
 def check_permissions(request: LaunchRequest) -> None:
-    """Refuse to start an agent without permission prompts in another user's session.
-
-    The session's author could have planted instructions in it.
-    """
+    """Refuse to start an agent without permission prompts in another user's session, which may contain instructions."""
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
             f"{request.session_id} continues a teammate's session: its agent asks before it acts",
@@ -412,10 +370,7 @@ def check_permissions(request: LaunchRequest) -> None:
 
 
 def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
-    """Refuse to resume a session in a new worktree, from an earlier message, or where the agent does not find its log.
-
-    Fork the session instead: a fork can be made in all these cases.
-    """
+    """Refuse to resume a session in a worktree, from an earlier message, or where the agent does not find its log."""
     if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
     source = spec.source
@@ -431,10 +386,7 @@ def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
 
 
 def check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
-    """Refuse a prompt if `place` (such as tmux) cannot pass it to the agent in the way that this agent needs.
-
-    The ways are: typed, on standard input, or as an argument.
-    """
+    """Refuse a prompt that `place` (such as tmux) cannot pass as the agent needs: typed, as input or argument."""
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
             "Run it in tmux: --in tmux. Or start without a prompt, and type it.", tool="Run it in tmux: run_in."
@@ -446,9 +398,7 @@ def check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
 
 
 def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
-    """Return the directory in which an agent starts: `cwd` if given, otherwise the session's directory `worked_in`.
-
-    If that directory was moved, return its current path.
+    """Return the directory in which an agent starts: `cwd` if given, else where the directory `worked_in` is now.
 
     Raises:
         ForkRefused: the session's directory is unknown.
@@ -463,11 +413,7 @@ def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:
-    """Return the resolved path of an existing directory. `hint` becomes the hint of the error.
-
-    Raises:
-        NotFound: there is no such directory.
-    """
+    """Return the resolved path of an existing directory; else raise `NotFound` with `hint`."""
     call_context.require(str(path), plain_name(str(path)))
     try:
         target = resolve(path)

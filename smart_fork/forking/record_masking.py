@@ -1,4 +1,4 @@
-"""Masking of secrets in log records: passwords, keys and tokens become ``[REDACTED:<kind>]``.
+"""Masks secrets in log records: passwords, keys and tokens become ``[REDACTED:<kind>]``.
 
 An id that links records cannot be masked: if it looks like a secret, its record is refused.
 """
@@ -46,7 +46,7 @@ class MaskedSecrets:
     samples: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, before: str, after: str) -> None:
-        """Count the secrets that masking found, by comparing a text `before` and `after` masking."""
+        """Count the secrets that masking found, from a text `before` and `after` it."""
         self.kinds.update(_MASK.findall(after))
         self.kinds.subtract(_MASK.findall(before))
         for mask in _MASK.finditer(after):
@@ -57,11 +57,7 @@ class MaskedSecrets:
 
 
 class RecordMasker:
-    """Masks secrets in texts and log records. It finds secrets by known patterns, and by the user's patterns in
-    `redact`.
-
-    Texts in `allow` are not masked.
-    """
+    """Masks secrets in texts and log records, by known patterns and the user's in `redact`, except texts in `allow`."""
 
     def __init__(self, redact: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
         self._own = [re.compile(pattern) for pattern in redact]
@@ -75,10 +71,7 @@ class RecordMasker:
         return self._long(text) if len(text) > _LONG else self._masked(text)
 
     def name(self, text: str) -> str:
-        """Return a session's title with its secrets masked.
-
-        Secrets that this masker found earlier, in the session's records, are masked in the title too.
-        """
+        """Return a session's title with its secrets masked, also those found earlier in the session's records."""
         text = self.text(text)
         spans = [
             Span(at.start(), SHAPE, at.end(), kind)
@@ -97,17 +90,15 @@ class RecordMasker:
         self._long.cache_clear()
 
     def lines(self, parts: list[str]) -> tuple[str, str, list[str]]:
-        """Mask a text that is given as `parts` (its lines). Return the whole text, the masked text, and the masked
-        parts.
-        """
+        """Mask a text given as `parts` (its lines). Return the whole text, the masked text and the masked parts."""
         text = "\n".join(parts)
         return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
     def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
-        """Return a record with its secrets masked; `None` if the record is dropped.
+        """Return a record with its secrets masked, counted in `found`; `None` if the record is dropped.
 
-        A thought with a secret is removed completely; a record with nothing else is dropped. `forms` describes the
-        agent's records. Masked secrets are counted in `found`.
+        A thought with a secret is removed; a record with nothing else is dropped. `forms` describes the agent's
+        records.
 
         Raises:
             Unshareable: an id, or a name outside the agent's own vocabulary, looks like a secret.
@@ -154,8 +145,8 @@ class _Walk:
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
         """Return the value of the field `name`, masked with all values in it.
 
-        Usually a field's name tells whether its value is text or an id. In `free` fields (such as tool inputs), names
-        can have any meaning, so all texts are masked.
+        Usually a field's name tells whether its value is text or an id. In `free` fields (such as tool inputs) all
+        texts are masked.
         """
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
@@ -194,9 +185,7 @@ class _Walk:
         return new
 
     def _json(self, text: str) -> str:
-        """Return a text with its secrets masked. If `text` is JSON, its values are masked one by one, so that it stays
-        JSON.
-        """
+        """Return a text with its secrets masked; of JSON, each value, so that it stays JSON."""
         new = self._text(text)
         if new == text:
             return text
@@ -208,11 +197,7 @@ class _Walk:
         return self._changed(orjson.dumps(walked).decode())
 
     def _in_context(self, value: Any) -> Any:
-        """Return a tool's input, whose texts are masked already. Mask further values that are secret because of their
-        names.
-
-        A name, such as "password", can mark the value next to it as secret.
-        """
+        """Return a tool's masked input, with values masked next to names that mark them as secret ("password")."""
         if not _tells(value):
             return value
         for spelled in _spellings(value):
@@ -224,9 +209,7 @@ class _Walk:
 
 
 class _NamedSecrets:
-    """Masks values that are secret because of a name next to them, such as "password": it checks name and value
-    together.
-    """
+    """Masks values that are secret because of a name next to them, such as "password", by checking both together."""
 
     def __init__(self, text: Callable[[str], str], found: MaskedSecrets) -> None:
         self._text, self._found = text, found

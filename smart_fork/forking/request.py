@@ -1,6 +1,4 @@
-"""Requests by users and models to fork or branch a session, token budgets, and rules to choose one of the found
-sessions.
-"""
+"""Requests to fork or branch a session, token budgets, and rules to choose one of the found sessions."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ MAX_BUDGET_TOKENS = 100_000_000
 
 
 def parse_amount(given: object) -> Amount:
-    """Parse the size of a budget: tokens such as ``30000``, ``30k`` or ``1.5m``, or the word ``match``.
-
-    The word stands for the smallest fork that answers the request's intent.
+    """Parse the size of a budget: tokens such as ``30000``, ``30k`` or ``1.5m``, or ``match`` for the smallest fork.
 
     Raises:
         Usage: `given` is not a budget.
@@ -55,7 +51,7 @@ def parse_amount(given: object) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The size of a fork: its tokens, or ``"match"`` for the least that answers the intent.
+    """The size of a fork in tokens, or ``"match"`` for the least that answers the intent.
 
     `keep` and `drop` are numbers of exchanges (a prompt and its answer) that are always or never in the fork.
     """
@@ -87,9 +83,7 @@ class BudgetOptions:
 
 
 def parse_budget(budget: object, keep: str | None = None, drop: str | None = None) -> Budget | None:
-    """Return a budget from texts: its size, and the numbers of exchanges to always keep or drop (such as ``3,5-7``).
-
-    Return `None` if `budget` is `None`.
+    """Return a budget from texts: its size, and exchanges to keep or drop (``3,5-7``); `None` without a `budget`.
 
     Raises:
         Usage: a value is invalid, or exchanges are named without a budget.
@@ -105,11 +99,7 @@ def parse_budget(budget: object, keep: str | None = None, drop: str | None = Non
 
 
 def parse_numbers(given: str | None) -> frozenset[int]:
-    """Return the exchange numbers in a text such as ``3,5-7``.
-
-    Raises:
-        Usage: the text has another form.
-    """
+    """Return the exchange numbers in a text such as ``3,5-7``; raise `Usage` for another text."""
     found: set[int] = set()
     for piece in (given or "").split(","):
         low, dash, high = (side.strip() for side in piece.partition("-"))
@@ -135,10 +125,9 @@ MAX_MERGED = 8
 class SessionRequest:
     """A request to fork or branch (copy) `session`, a reference that `sessions.locate` takes.
 
-    Usually the copy contains the whole session. With a number `at`, it ends after that message; with ``"match"``,
-    after the exchange that answers the `intent` (what the user looks for). With a `budget`, only what answers the
-    intent is copied. The copy works in `cwd`, by default the session's directory. `as_agent` is the agent that
-    receives the session as text, if it is not the session's own.
+    With a number `at`, the copy ends after that message; with ``"match"``, after the exchange that answers the `intent`
+    (what the user looks for). With a `budget`, only what answers is copied. The copy works in `cwd`, by default the
+    session's directory. `as_agent` receives the session as text, if it is not the session's own agent.
     """
 
     session: str = said(default="", key="fork_session_id", described="Fork this session.")
@@ -159,7 +148,7 @@ class SessionRequest:
 
     @property
     def looked_for(self) -> str:
-        """Return the intent (what the user looks for); if the request gives none, return its prompt."""
+        """Return the intent (what the user looks for), by default the prompt."""
         return (self.options.prompt if self.intent is None else self.intent) or ""
 
     @property
@@ -169,11 +158,7 @@ class SessionRequest:
 
     @property
     def message(self) -> int | None:
-        """Return the number of the message after which the copy ends; `None` if the request gives none.
-
-        Raises:
-            Usage: `at` is not a message number.
-        """
+        """Return the number of the message after which the copy ends, if given; raise `Usage` for another text."""
         if isinstance(self.at, str) and not self.at_match:
             raise Usage(
                 advice(
@@ -188,11 +173,7 @@ class SessionRequest:
         return None if isinstance(self.at, str) else self.at
 
     def agent_of(self, session: Session) -> AgentName:
-        """Return the agent that the fork of `session` starts: `as_agent`, or the session's own.
-
-        Raises:
-            Usage: there is no agent called `as_agent`.
-        """
+        """Return the agent that the fork of `session` starts: `as_agent`, or the session's own."""
         return session.agent if self.as_agent is None else AGENTS.to_start(self.as_agent)
 
 
@@ -200,9 +181,8 @@ class SessionRequest:
 class ForkRequest(SessionRequest):
     """A request to fork `session`. With `merge`, the fork also contains parts of these further sessions.
 
-    With `at` "match", the fork ends with the best answer; if that is unknown, with the exchange of the message
-    `found`, which the search has found. With `or_without`, the fork starts even if no worktree can be made. `notes`
-    are put before the fork's warnings.
+    `found` is the message that the search has found, in case the best answer is unknown. With `or_without`, the fork
+    starts even if no worktree can be made. `notes` are put before the fork's warnings.
     """
 
     found: str | None = None
@@ -226,8 +206,8 @@ class ForkRequest(SessionRequest):
 class BranchRequest(SessionRequest):
     """A request to copy `session` under a `title` of its own.
 
-    With a `project`, a session of another project is refused. With `start`, the copy is resumed immediately, with the
-    worker `options`.
+    With a `project`, a session of another project is refused. With `start`, the copy is resumed with the worker
+    `options`.
     """
 
     session: str = said(
@@ -248,14 +228,12 @@ class BranchRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """Rules for choosing one of the found sessions to fork. If no rule applies and the request names no session, none
-    is forked.
+    """Rules for choosing one of the found sessions to fork. Without a rule or a named session, none is forked.
 
-    `auto_fork` forks the best session if it scores at least the search's `min_score`, by default
-    `ranking.LIKELY_SCORE`. If several sessions fit about as well, `ask` lets the user choose one. `fork_index` forks
-    the result with this index. With `or_all`, all agents' sessions are searched if no session of the requested agent
-    fits; `auto_fork` then forks a session only if its fork starts the requested agent. `call` has the arguments of the
-    tool call that asked, so that the answer can suggest similar calls.
+    `auto_fork` forks the best one if it scores at least the search's `min_score`. `ask` lets the user choose among
+    about equal ones. `fork_index` forks the result with this index. With `or_all`, all agents' sessions are searched if
+    none of the requested agent fits. `call` has the arguments of the tool call, so that the answer can suggest similar
+    calls.
     """
 
     auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.5).")
@@ -278,11 +256,7 @@ NO_CHOICE, NO_FORK = SessionChoice(), ForkRequest()
 
 
 def check(request: ForkRequest) -> None:
-    """Refuse a fork request with invalid values, before any session is read.
-
-    Raises:
-        Usage: a value in the request is invalid.
-    """
+    """Refuse (`Usage`) a fork request with invalid values, before any session is read."""
     if (message := request.message) is not None and message < 0:
         raise Usage(f"at must be non-negative, not {message}", "Use a message number, such as match.turn_index.")
     if request.merge is not None:
@@ -316,12 +290,10 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 
 
 class AnswerPending(Exception):
-    """Raised after the user was asked, if the answer comes in a later request. This request then forks and returns
-    nothing.
-    """
+    """Raised after the user was asked, if the answer comes in a later request: this one forks nothing."""
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the search results whose scores are close to the best one: each may be the session that the user means."""
+    """Return the search results whose scores are close to the best one: the user may mean each of them."""
     least = least_close(max((hit.score for hit in hits), default=0.0))
     return [hit for hit in hits if hit.score >= least]

@@ -18,10 +18,9 @@ Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 @record
 class SelectedExchange(Value):
-    """One exchange (a prompt and its answer) of a session, and how much of it a budget keeps. `number` counts from 1.
+    """One exchange (a prompt and its answer) of a session, numbered from 1, and how much of it a budget keeps.
 
-    `message` is the number of its first message in the command ``show``. `tokens` is its full size, `kept_tokens` the
-    size of the kept part. `why` is the reason to keep the exchange.
+    `message` is the number of its first message in the command ``show``. `tokens` is its full size.
     """
 
     number: int
@@ -35,11 +34,11 @@ class SelectedExchange(Value):
 
 @record
 class Selection(Value):
-    """The exchanges (a prompt and its answer) of a session that a budget keeps.
+    """The exchanges (a prompt and its answer) of a session that a budget keeps, and the conversation's size in
+    `tokens`.
 
-    `tokens` is the size of the kept conversation, `whole_tokens` that of the complete one. `new_from` is the first
-    dropped or shortened message: everything before it may come from the model's cache. `smallest` is true if the kept
-    part exceeds the budget because nothing smaller can be kept. `whole` is true if everything is kept.
+    `new_from` is the first dropped or shortened message: the model's cache may hold what is before it. `smallest` is
+    true if the kept part exceeds the budget because nothing smaller can be kept. `whole` is true if everything is kept.
     """
 
     session_id: str
@@ -57,11 +56,10 @@ class Selection(Value):
 
 @value
 class ForkPrice(Value):
-    """The estimated tokens that a fork loads, and the tokens that a fork of the whole session would load.
+    """The estimated tokens that a fork loads, and those of a fork of the whole session.
 
-    `cached` is true if the model's cache still holds all these tokens, which then cost a fraction. `cached_until` is
-    the time when the cache drops them; empty if the log does not tell. Within a budget, the cache holds only the first
-    `cached_tokens`.
+    `cached` is true if the model's cache still holds them all, which costs a fraction, until `cached_until` (empty if
+    unknown). Within a budget, it holds only the first `cached_tokens`.
     """
 
     tokens: int
@@ -76,10 +74,9 @@ class Way(Value):
     """One way to fork a session: the option for it (empty for the whole session), and the estimated tokens that it
     loads.
 
-    For a whole session, `conversation` is the number of the conversation's tokens; the others are instructions and
-    tools. `used_at` is the last time that the model received these tokens; empty if it never received them in this
-    form. For cached values see `ForkPrice`. `carries` is `None` unless a compaction made the session forget the
-    exchange that the user looks for; then it says whether this way has that exchange.
+    `conversation` is a whole session's share without instructions and tools. `used_at` is the last time that the model
+    received the tokens in this form. `carries` says whether this way has the exchange that the user looks for, if a
+    compaction made the session forget it.
     """
 
     option: str
@@ -166,9 +163,9 @@ class FannedOut(Value):
 class StartedWorker(Value):
     """The answer about a started worker (an agent that smart-fork runs).
 
-    `session_id` is its own session; `source_session_id` is the session that it forked or resumed. `worktree` and
-    `branch` (of git) were made for the worker. `confirmed` is true if smart-fork saw the worker take its prompt, or be
-    ready for one. `news` are notes on changes in the repository, put before a fork's prompt.
+    `source_session_id` is the session that it forked or resumed. `worktree` and `branch` (of git) were made for it.
+    `confirmed` is true if it was seen to take its prompt, or to be ready for one. `news` are notes on changes in the
+    repository, put before a fork's prompt.
     """
 
     worker_id: str
@@ -192,7 +189,7 @@ class StartedWorker(Value):
 
 @record
 class NumberedResult(Value):
-    """The result for one of several requested workers. `index` is the worker's position in the request, from 0."""
+    """The result for one of several requested workers, by its position in the request, from 0."""
 
     index: int
 
@@ -279,7 +276,7 @@ class RunningWorker(Value):
 class Relative(Value):
     """One session of a family (ancestors and forks). `depth` is 0 for the oldest ancestor, 1 for its forks.
 
-    The session is a fork of `parent`, and also has text of the sessions in `merged_from`.
+    It is a fork of `parent`, and also has text of the sessions in `merged_from`.
     """
 
     depth: int
@@ -309,7 +306,7 @@ class Relative(Value):
 class Family(Value):
     """The answer of the tool ``session_lineage``: a session's ancestors and forks.
 
-    `left_out` says which part of the session's log was not read because the log is very long.
+    `left_out` says which part of the session's log was too long to be read.
     """
 
     session_id: str

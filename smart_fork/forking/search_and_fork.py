@@ -1,6 +1,4 @@
-"""Search and fork in one call: find sessions, choose one, and fork it; or fork several of the best results with one
-prompt.
-"""
+"""Search and fork in one call: find sessions and fork the chosen one, or several of the best with one prompt."""
 
 from __future__ import annotations
 
@@ -65,8 +63,8 @@ def find_and_fork(
 ) -> Answer:
     """Search for sessions and fork the chosen one. The answer has the results, and the fork as ``forked_session``.
 
-    If the fork fails or no session is chosen, the answer has the results with ``error`` and ``hint``. If a session
-    fits but was not forked, ``next_steps`` has the tool calls that fork it.
+    If the fork fails or none is chosen, the answer has ``error`` and ``hint``. If a session fits but was not forked,
+    ``next_steps`` has the tool calls that fork it.
 
     Raises:
         Usage: the request is invalid; nothing was read or started.
@@ -110,10 +108,7 @@ def find_and_fork(
 
 
 def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> FindRequest:
-    """Return the search request with an intent (what the user looks for), by default the fork's prompt.
-
-    Refuse an invalid search or fork request, before anything is read.
-    """
+    """Return the search request with an intent, by default the fork's prompt. Refuse invalid requests."""
     prompt, place = fork.options.prompt, fork.options.place
     if (choice.auto_fork or choice.fork_index is not None or fork.session) and is_empty(request.intent):
         if not request.code:
@@ -133,10 +128,7 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 
 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
-    """Return the fork request with the directory, caller and intent of the search request.
-
-    If the fork request has no prompt, the intent (what the user looks for) becomes its prompt.
-    """
+    """Return the fork request with directory, caller and intent (as default prompt) of the search request."""
     return replace(
         fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
         also=tuple(request.also or ()), cwd=request.works_in, caller_session_id=library.caller,
@@ -148,20 +140,13 @@ def _telling(library: Library) -> Progress:
 
 
 def _check_startable(hit: Hit, fork: ForkRequest) -> None:
-    """Refuse a search result whose fork could not start.
-
-    A teammate's session has no log on this machine yet, so it is not checked here but when it is forked.
-    """
+    """Refuse a search result whose fork could not start. A teammate's session has no log yet: it is checked later."""
     if hit.origin is None:
         plan.check_startable(replace(fork, session=hit.session_id))
 
 
 def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
-    """Return the search results whose agent can be started. For each agent, one result is tried.
-
-    Raises:
-        SmartForkError: no result's agent could be started.
-    """
+    """Return the search results whose agent can be started, trying one for each agent; raise its error if none can."""
     refused: dict[AgentName, SmartForkError] = {}
     for agent in dict.fromkeys(hit.agent_type for hit in hits):
         try:
@@ -175,17 +160,12 @@ def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
 
 
 def _is_barred(hit: Hit, library: Library) -> bool:
-    """Return True if the result is a teammate's session that the settings do not allow to fork without asking the
-    user.
-    """
+    """Return True for a teammate's session that the settings do not allow to fork without asking the user."""
     return bool(hit.origin or hit.author) and not (library.elsewhere and library.elsewhere.auto_fork)
 
 
 def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library, *, or_all: bool) -> str:
-    """Return why this result is forked only if the user chooses it.
-
-    Return an empty string if it may be forked without a question.
-    """
+    """Return why this result is forked only if the user chooses it; empty if it needs no question."""
     if _is_barred(hit, library):
         return "it is a teammate's"
     if or_all and fork.as_agent is None and hit.agent_type != request.agent_type:
@@ -194,10 +174,10 @@ def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library
 
 
 def _equals(answer: Answer, library: Library) -> list[Hit]:
-    """Return the results that are about as likely as the best one. If no other result is, return an empty list.
+    """Return the results that are about as likely as the best one; empty if no other is.
 
-    Scores are probabilities: about equal results share the probability that one of them is meant, so each may be below
-    the limit for a fork. Other search engines' scores are no probabilities; for these, return an empty list.
+    They share the probability that one of them is meant, so each may be below the limit for a fork. Other search
+    engines' scores are no probabilities.
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
@@ -206,7 +186,7 @@ def _equals(answer: Answer, library: Library) -> list[Hit]:
 
 
 def _ask(ask: Ask, fork: ForkRequest, library: Library, hits: Sequence[Hit]) -> str:
-    """Ask the user to choose one of those results whose agent can be started. Return the id of the chosen session."""
+    """Ask the user to choose one of those results whose agent can be started. Return the chosen session's id."""
     able = _startable(hits, fork)
     _telling(library)("waiting for a choice", 0, 1)
     return ask(able)
@@ -219,9 +199,7 @@ def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
-    """Return the id of the session that fits best. Of several that fit about equally, take one that needs no
-    question.
-    """
+    """Return the id of the session that fits best; of about equal ones, of one that needs no question."""
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
     whys = {hit.session_id: _unasked(hit, request, fork, library, or_all=choice.or_all) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
@@ -233,10 +211,7 @@ def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: For
 
 
 def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> Hit | None:
-    """Return the result that should have been forked but was not; `None` if there is no such result.
-
-    It is the result chosen by index. Without an index, it is the likeliest one, if its score is high enough.
-    """
+    """Return the result that should have been forked but was not: the one with the chosen index, or the likeliest."""
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
     floor = LIKELY_SCORE if request.min_score is None else request.min_score
@@ -271,10 +246,7 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, 
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Return (index, id) of the chosen session. It is given by `session_id`, or by its index in `results`.
-
-    If the session `session_id` is not among the results, the index is `None`.
-    """
+    """Return index and id of the session given by `session_id` (perhaps no result), or by its index in `results`."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:
@@ -291,13 +263,7 @@ def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | No
 
 
 def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
-    """Search the sessions of the request's one agent. If none of them fits, search all agents' sessions.
-
-    The answer's ``agents_notice`` then says so.
-
-    Raises:
-        Usage: the search request is invalid.
-    """
+    """Search the sessions of the request's one agent; if none fits, all agents', which ``agents_notice`` says."""
     if request.code:  # whoever wrote it is meant
         return find(replace(request, agent_type=AGENTS.ALL))
     own = find(request)
@@ -317,8 +283,8 @@ def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> 
 def fits(answer: Found) -> bool:
     """Return True if the session that the user means may be among the results.
 
-    Scores are probabilities, which similar sessions share, so they are added up. Other search engines' scores are no
-    probabilities; their results always count as fitting.
+    Scores are probabilities, which similar sessions share, so they are added up. Other search engines' results always
+    count as fitting.
     """
     return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY_SCORE)
 
@@ -333,11 +299,11 @@ MAX_CONCURRENT_STARTS = 4
 
 
 def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: Opening | None = None) -> FannedOut:
-    """Fork each session in `asked`. A session may occur twice.
+    """Fork each session in `asked`, in which a session may occur twice.
 
-    All forks are planned before the first one starts. If a fork then fails to start, its entry in `forks` is a
-    `NotForked`, and the others still start. Each fork is named with the requested name and a number, and so is its
-    worktree. If `in_worktrees` is a text, it replaces the name for the worktrees.
+    All forks are planned before the first one starts. One that then fails is a `NotForked`; the others still start.
+    Each is named with the requested name and a number, and so is its worktree. A text `in_worktrees` replaces the name
+    there.
 
     Raises:
         SmartForkError: a session cannot be forked; nothing was started.
@@ -371,9 +337,6 @@ def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
     """Return the search request that finds the `best` sessions to fork with the request `like`.
 
     It asks for more results than forks, since some sessions cannot be forked.
-
-    Raises:
-        Usage: the lowest score is invalid.
     """
     check_score(best.min_score)
     return FindRequest(
@@ -383,13 +346,7 @@ def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
 
 
 def best_of(answer: Answer, like: ForkRequest, best: BestSessions) -> tuple[list[ForkRequest], int]:
-    """Return fork requests like `like` for the best results that fit. Also return how many results score too low.
-
-    Raises:
-        Usage: the number of forks is out of range.
-        IndexUnavailable: the index cannot be searched.
-        NotFound: no result can be forked, or none fits.
-    """
+    """Return fork requests like `like` for the best results that fit, and how many results score too low."""
     number = best.top or 0
     _check_number(number)
     fit, left_out = fitting(answer, number, best.min_score)
@@ -410,7 +367,7 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
 
 
 def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
-    """Return up to `most` of the best forkable results whose score is high enough, and how many score too low.
+    """Return up to `most` of the best forkable results with a high enough score, and how many score too low.
 
     Raises:
         IndexUnavailable: the index cannot be searched.
@@ -438,9 +395,8 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
 def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
     """Return the fork request `asked`, completed for the search result `hit`.
 
-    Usually the whole session is forked. If that fork would lack the passage that matches the search, and `asked` names
-    no fork point or budget, the fork ends at the match, with a budget if it would load very much. If the session's own
-    evidence shows no match, the passage that the search has found counts instead.
+    Usually the whole session is forked. If that would lack the matching passage, and `asked` names no fork point or
+    budget, the fork ends at the match, with a budget if it would load very much.
     """
     floor = LIKELY_SCORE if min_score is None else min_score
     asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)

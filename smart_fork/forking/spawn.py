@@ -1,5 +1,4 @@
-"""Starting up to four workers (agents that smart-fork runs) in one call, and finding the session that a worker
-resumes.
+"""Starts up to four workers (agents that smart-fork runs) in one call, and finds the session that a worker resumes.
 
 All workers are checked before the first one starts. A session that is open in another process is not resumed.
 """
@@ -65,8 +64,7 @@ def spawn(
 ) -> Spawned:  # fmt: skip
     """Start 1 to 4 workers, each described by the keys of `KEYS`. Return one result for each, also for a failed one.
 
-    The workers share one waiting time, so together they take hardly longer than one fork. `library` is the index to
-    search; by default, the index that the command line uses.
+    They share one waiting time. `library` is the index to search; by default, the index of the command line.
 
     Raises:
         SmartForkError: a worker cannot be started; then no worker was started.
@@ -101,10 +99,7 @@ class ReadyWorker(NamedTuple):
 
 
 def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotSpawned:
-    """Start a worker, and wait about `left` seconds until it takes its prompt.
-
-    A failure is returned as a result instead of raised, so that the other workers still start.
-    """
+    """Start a worker, and wait about `left` seconds until it takes its prompt. A failure is returned, not raised."""
     try:
         launched = ready.worker.launch(patience=max(MIN_CONFIRM_SECONDS, left))
     except SmartForkError as error:
@@ -117,12 +112,9 @@ def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotS
 
 
 def checked_options(said: Any) -> dict[str, Any]:
-    """Return the JSON options of one requested worker, after checking their names, types and contradictions.
+    """Return the JSON options of one worker; raise `Usage` for wrong names, types or contradictions.
 
     They are checked without pydantic: importing it would cost every command a tenth of a second.
-
-    Raises:
-        Usage: an option is unknown, has a wrong type, or contradicts another.
     """
     if not isinstance(said, Mapping):
         raise Usage(f"must be an object, not {shown(said)}", f"Its keys: {', '.join(KEYS)}.")
@@ -150,7 +142,7 @@ class WorkerRequest:
 
     @property
     def named(self) -> AgentName | None:
-        """Return the agent that the request names; `None` if it names none."""
+        """Return the agent that the request names, if any."""
         return AGENTS.to_start(self.said["agent_type"]) if "agent_type" in self.said else None
 
     @property
@@ -159,12 +151,7 @@ class WorkerRequest:
         return directory(self.said["project_path"])
 
     def ready(self, library: Opening | None = None) -> ReadyWorker:
-        """Check the request. Return the worker, ready to start. `library` is the index in which a fork's end is looked
-        up.
-
-        Raises:
-            SmartForkError: the worker cannot be started.
-        """
+        """Check the request. Return the worker, ready to start. `library` is the index to look up a fork's end."""
         given, agent, notes = self.said, self.named or self.default_agent, list[str]()
         target, unsaid = self.target, "worktree" not in given
         kind = self._kind(agent, notes)
@@ -203,7 +190,6 @@ class WorkerRequest:
         return "new"
 
     def _session(self, agent: AgentName) -> str:
-        """Return a reference to the session that the request forks."""
         if given := self.said.get("fork_from") or self.said.get("resume_session_id"):
             return str(given)
         newest = self._newest(agent)
@@ -273,13 +259,8 @@ def session_to_resume(
 ) -> Session:  # fmt: skip
     """Return the session that `reference` names (see `sessions.locate`), to be resumed in its own directory.
 
-    With an `agent`, the session is not looked up: the agent receives the id unchanged, in `cwd`. With `force`, a
-    session that seems to be open in another process is allowed.
-
-    Raises:
-        AlreadyRuns: a worker has the session open.
-        ForkRefused: the session seems to be open in another process.
-        SmartForkError: there is no such session.
+    With an `agent`, that receives the id unchanged, in `cwd`. With `force`, a session that seems to be open in another
+    process is allowed.
     """
     if agent is not None:
         given = Session(agent, AGENTS.check_given(reference), Path(), (), str(directory(cwd or Path.cwd())))
@@ -299,11 +280,10 @@ def session_to_resume(
 def newest_session(
     target: Path, agent: AgentName, *, automated: bool = False, apart_from: str | None = None
 ) -> Session:
-    """Return the newest session of an agent in the directory `target`, except the caller's own session, `apart_from`.
+    """Return the newest session of an agent in the directory `target`, except the caller's own, `apart_from`.
 
-    Sessions begun by scripts count only with `automated`, as for a worker without a terminal. The agents' own commands
-    that continue the newest session are not used: some versions consider other directories, and they do not tell the
-    session's id before the start.
+    Sessions begun by scripts count only with `automated`. The agents' own commands for this are not used: some versions
+    consider other directories, and they do not tell the session's id before the start.
 
     Raises:
         NotFound: the directory has no session of this agent.
@@ -323,22 +303,13 @@ def newest_session(
 
 
 def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
-    """Refuse a session that another process or a worker has open. With `force`, refuse only for a running worker.
-
-    Raises:
-        AlreadyRuns: a worker of smart-fork has the session open.
-        ForkRefused: another process seems to have the session open.
-    """
+    """Refuse a session that a worker or, unless `force`, another process has open; see `Occupation.check_free`."""
     log = session.source_path if session.turns else READERS.original_of(session.agent, session.session_id)
     Occupation(session.agent, session.session_id, log, machine).check_free(force=force)
 
 
 def _check_alone(reference: str) -> None:
-    """Refuse a session id that two agents' sessions share. Called when a worker has one of the two open.
-
-    Raises:
-        Ambiguous: sessions of several agents have this id.
-    """
+    """Raise `Ambiguous` for a session id that sessions of two agents share."""
     try:
         sessions.locate(reference)
     except Ambiguous:
@@ -348,10 +319,7 @@ def _check_alone(reference: str) -> None:
 
 
 def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | None:
-    """Return the running worker that `reference` names; `None` if no running worker has that name or id.
-
-    The worker's session need not be known yet.
-    """
+    """Return the running worker that `reference` names, if any. Its session need not be known yet."""
     if not has_registry():
         return None
     agent, name = Reference.parsed(reference)

@@ -1,4 +1,4 @@
-"""Start of a worker (an agent that smart-fork runs): its program, worktree, session copy, place and registry row.
+"""Starts a worker (an agent that smart-fork runs): its program, worktree, session copy, place and registry row.
 
 Everything is checked first. A failed start removes what it made.
 """
@@ -82,7 +82,7 @@ class PreparedWorker:
 
     @property
     def cwd(self) -> Path:
-        """Return the directory that the worker will work in: its planned worktree, or else the requested directory."""
+        """Return the directory that the worker will work in: its planned worktree, or the requested one."""
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
@@ -142,7 +142,7 @@ class PreparedWorker:
                 return launched
 
     def preview(self) -> LaunchedWorker:
-        """Return the worker as a dry run shows it: the command and warnings. Nothing is started."""
+        """Return the worker as a dry run shows it: the command and warnings."""
         plan = self.plan(self.cwd)
         warnings = self.spec.deviations(self.place, self.request.target_cwd)
         warnings += self.spec.made_first(plan, in_worktree=self.worktree is not None)
@@ -213,11 +213,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedW
 
 
 def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
-    """Check a worker's specification, start the worker, and return the answer about it.
-
-    Raises:
-        SmartForkError: the worker was not started.
-    """
+    """Check and start a worker, and return the answer about it."""
     return prepare(spec, machine).launch().as_worker()
 
 
@@ -278,7 +274,7 @@ def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
 def _noted(
     registry: Registry, worker: WorkerRecord, launched: LaunchedWorker, look: Callable[[], Confirmation]
 ) -> tuple[LaunchedWorker, Confirmation | None]:
-    """Wait until `look` has seen how a started worker behaves, and record that in the registry. Return the worker.
+    """Wait until `look` has seen how a started worker behaves, and record that. Return the worker.
 
     If it ended before it took its prompt, also return what was seen. An error here does not undo the start.
     """
@@ -302,9 +298,9 @@ def _noted(
 
 
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
-    """Return the nesting depth of the caller: how many workers started one another before it.
+    """Return how many workers started one another before this one, from the environment or the caller's registry row.
 
-    It is read from an environment variable, or from the caller's registry row, since Codex drops the variable.
+    Codex drops the environment variable.
     """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0
@@ -333,11 +329,7 @@ def _program(spec: WorkerSpec, place: WorkerPlace, machine: Machine) -> str:
 
 
 def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
-    """Resume a session copy that was already written. If the start fails, delete the copy.
-
-    Raises:
-        SmartForkError: nothing was started, and the copy is gone.
-    """
+    """Resume a session copy that was already written. If the start fails, delete the copy."""
     try:
         prepared = prepare(spec, machine)
     except BaseException:
@@ -348,7 +340,7 @@ def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
 
 
 def undone(undo: Callable[[], object]) -> None:
-    """Call `undo`. Only log its errors, so that the user sees the error that came before."""
+    """Call `undo`, and only log its errors, so that the user sees the error that came before."""
     try:
         undo()
     except (OSError, SmartForkError, apsw.Error) as error:
@@ -386,9 +378,7 @@ class Attempt:
     def worktree(
         self, worker: WorkerRecord, repository: Path, name: str | None, *, with_changes: bool = False
     ) -> Worktree:
-        """Make a git worktree for the worker. With `with_changes`, copy the uncommitted changes of `repository` into
-        it.
-        """
+        """Make a git worktree for the worker, with the uncommitted changes of `repository` if `with_changes`."""
         made = Worktree.create(
             repository, name, self.machine.processes, with_changes=with_changes,
             note=lambda planned: self.registry.set_planned(worker.id, planned.made),
@@ -397,16 +387,14 @@ class Attempt:
         return made
 
     def _without(self, made: Worktree) -> None:
-        """Remove the worktree `made`. If an agent ran in it and left unsaved work there, refuse to remove it."""
+        """Remove the worktree `made`; refuse if an agent ran in it and left unsaved work there."""
         if not self._began:
             made.remove(self.machine.processes)
         elif problem := made.remove_if_saved(self.machine.processes):
             raise ForkRefused(problem)
 
     def stage(self, plan: ForkPlan, spec: WorkerSpec, worker: WorkerRecord) -> list[str]:
-        """Write the files that the plan's command needs, such as a copy of the session's log. Return notes for the
-        user.
-        """
+        """Write the files that the plan's command needs, such as a copy of a log. Return notes for the user."""
         delete_leftover_logs()
         source = spec.source if spec.source and spec.source.turns else None
         if plan.staging == "name":
@@ -430,10 +418,9 @@ class Attempt:
         self.otherwise(stage_transcript(log, session_id, folder).undo)
 
     def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
-        """Give the session's log a second name (a hard link) in the folder where the agent looks for it. Return notes.
+        """Give the session's log a second name (a hard link) where the agent looks for it. Return notes.
 
-        Both names are one file, so both have the later messages. The link is kept even if the start fails: a started
-        agent may have deleted the first name.
+        The link is kept even if the start fails: a started agent may have deleted the first name.
         """
         log = log or READERS.original_of(plan.agent, plan.source_session_id)
         target = AGENTS.storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
@@ -451,7 +438,7 @@ class Attempt:
         return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
 
     def _make_room(self, log: Path, target: Path, session_id: str) -> None:
-        """Delete the log copy at `target` that an earlier start made, if `log` begins with the same text."""
+        """Delete the log copy at `target` that an earlier start made, if `log` begins with its text."""
         is_ours = (
             self.registry.staged_copies().get(target) == session_id and target.is_file() and not target.samefile(log)
         )
@@ -463,7 +450,7 @@ class Attempt:
     ) -> list[str]:
         """Write the fork's content as the new session `new_id`. Return notes for the user.
 
-        If the new log will not name its parent (after a handover or merge), record the parent elsewhere.
+        A parent that the new log will not name (after a handover or merge) is recorded elsewhere.
         """
         now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
         reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)

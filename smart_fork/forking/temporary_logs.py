@@ -1,8 +1,7 @@
 """Temporary session logs, written only to be read once and then deleted.
 
-A killed process leaves its temporary logs behind. The next command that forks, cuts (removes turns) or forgets
-sessions deletes them. Processes that write temporary logs hold a shared lock. Deleting needs the exclusive lock, so
-that only files of dead processes are deleted.
+Processes that write them hold a shared lock. The next command that forks, cuts (removes turns) or forgets sessions
+deletes those of killed processes: deleting needs the exclusive lock.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from indexer.safe_files import private_dir, remove, state_home
 
 @contextmanager
 def temporary_log_folder() -> Iterator[Path]:
-    """Yield the private folder for temporary logs. Logs of killed processes are deleted first.
+    """Yield the private folder for temporary logs, and lock it against deletion of its new files.
 
-    Inside the context, a shared lock protects the folder's new files from deletion by other processes.
+    Logs of killed processes are deleted first.
     """
     delete_leftover_logs()
     with held(private_dir(_folder()), fcntl.LOCK_SH):
@@ -28,7 +27,7 @@ def temporary_log_folder() -> Iterator[Path]:
 
 
 def delete_leftover_logs() -> None:
-    """Delete temporary logs of killed processes. If a living process is writing a temporary log, delete nothing."""
+    """Delete temporary logs of killed processes, unless a living process is writing one."""
     if not any(_folder().glob("*")):
         return
     with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):

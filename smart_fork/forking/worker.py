@@ -1,6 +1,4 @@
-"""The specification of a worker (an agent to run), the check that it has begun with its prompt, and the answer about
-it.
-"""
+"""The specification of a worker (an agent to run), the check that it began with its prompt, and the answer about it."""
 
 from __future__ import annotations
 
@@ -68,8 +66,8 @@ def name_of(prompt: str | None) -> str:
 class ForkContent:
     """The content of a fork: its session up to `point`, or the turns of `excerpt`, then the kept turns of `others`.
 
-    `point` is the last turn; `asked` is the one that was requested; `leaves` is the one before a budget dropped turns.
-    `handover` is the text, if another agent receives it. `selected` has the budget's choice for each session.
+    `asked` is the requested last turn; `leaves` the one before a budget dropped turns. `handover` is the text, if
+    another agent receives it. `selected` has the budget's choice for each session.
     """
 
     asked: ForkPoint | None = None
@@ -102,9 +100,7 @@ class WorkerSpec:
 
     @property
     def called(self) -> str | None:
-        """Return the name for the worker, its worktree and its branch: the given one, or for a fork one from its
-        prompt.
-        """
+        """Return the name for the worker, its worktree and branch: the given one, or a fork's from its prompt."""
         named = name_of(self.options.prompt) if self.kind == "fork" else UNNAMED
         return self.options.name or (named if named != UNNAMED else None)
 
@@ -125,9 +121,7 @@ class WorkerSpec:
                 return kind
 
     def note_in(self, target: Path, processes: Processes) -> str:
-        """Return a note on what changed in the repository `target` after the forked session, if one is wanted; else
-        empty.
-        """
+        """Return a note on what changed in the repository `target` after the forked session, if one is wanted."""
         source = self.source if self.form == "fork" and self.options.brief else None
         if source is None or (then := self.known_until(source)) is None:
             return ""
@@ -135,7 +129,7 @@ class WorkerSpec:
         return change_summary(target, then, processes, worktree=committed)
 
     def known_until(self, session: Session) -> SessionKnowledge | None:
-        """Return the files and the state of the repository that a fork knows from `session`; `None` if unknown."""
+        """Return the files and the state of the repository that a fork knows from `session`, if known."""
         end = None
         written, point, excerpt = self.written, self.content.point, self.content.excerpt
         if written is not None or point is not None:
@@ -197,8 +191,8 @@ LAST_CHARACTERS = 1000
 class LaunchedWorker:
     """A started worker; in a dry run, only its plan. `session_id` is `None` until known.
 
-    `confirmed` is true if the worker was seen to take its prompt, or to be ready for one. `note` is the text that was
-    put before the prompt. `name` is set in a dry run only.
+    `confirmed` is true if it was seen to take its prompt, or to be ready for one. `note` was put before the prompt.
+    `name` is set in a dry run only.
     """
 
     plan: ForkPlan
@@ -212,7 +206,7 @@ class LaunchedWorker:
     name: str | None = None
 
     def as_fork(self) -> Forked:
-        """Return this worker as a `Forked`, the answer about a fork."""
+        """Return this worker as the answer about a fork."""
         plan, worker, started = self.plan, self.worker, self.started
         return Forked(
             session_name=worker.name if worker else self.name or plan.name, worker_id=worker.id if worker else "",
@@ -224,7 +218,7 @@ class LaunchedWorker:
         )  # fmt: skip
 
     def as_worker(self) -> StartedWorker:
-        """Return this worker as a `StartedWorker`, the answer about a worker."""
+        """Return this worker as the answer about a worker."""
         if self.worker is None:
             raise TypeError("A dry run has no worker")
         told = describe(self.worker, self.plan.shell_command(), self.warnings, confirmed=self.confirmed)
@@ -232,7 +226,7 @@ class LaunchedWorker:
 
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
-    """Return the answer to the user about a started worker, from the worker's row in the registry."""
+    """Return the answer to the user about a started worker, from its row in the registry."""
     return worker.told(
         StartedWorker, source_session_id=worker.source_session_id or None, log=worker.log_path, command=command,
         warnings=tuple(warnings), confirmed=confirmed,
@@ -348,10 +342,10 @@ _RECORD_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The behavior that was seen of a started worker. `taken` is true if it took its prompt, or is ready for one.
+    """The observed behavior of a started worker. `taken` is true if it took its prompt, or is ready for one.
 
-    `last_words` is the output of a worker that has ended, otherwise `None`. `status` is its exit status, if known,
-    negative for a signal. `asks` is the question that it waits on. `untold` is true if its prompt could not be typed.
+    `last_words` is the output of a worker that has ended. `status` is its exit status, if known, negative for a signal.
+    `asks` is the question that it waits on. `untold` is true if its prompt could not be typed.
     """
 
     session_id: str | None
@@ -481,8 +475,7 @@ def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
 def _own_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
     """Yield the session id of the log `file` if the worker of `plan` can have begun this session after `began`.
 
-    The session's parent and directory must match the plan. A new session has no parent, so its first prompt must
-    match.
+    Parent and directory must match the plan. A new session has no parent, so its first prompt must match.
     """
     births = AGENTS[plan.agent].births
     birth = births.birth(file.path) if births else None
