@@ -59,10 +59,7 @@ def login_shell(env: Mapping[str, str]) -> str:
 
 
 def login_path(env: Mapping[str, str]) -> str:
-    """Return the PATH of the user's login shell; empty if the shell does not answer.
-
-    Also return "" if a shell started this program, because `env` then has the shell's PATH already.
-    """
+    """Return the PATH of the user's login shell; empty if it does not answer, or if a shell started this program."""
     if "SHLVL" in env:
         return ""
     return _path(tuple(sorted((name, env[name]) for name in {"SHELL", *_GIVEN} & env.keys())))

@@ -144,7 +144,7 @@ class Occupation:
 
     @cached_property
     def processes(self) -> list[int]:
-        """Return the ids of the agent's processes that have the session open; for a worker's session, the certain ones."""
+        """Return the ids of the agent's processes that have the session open; of a worker's session, certain ones."""
         if not self._presence:
             return []
         inside = self._presence.inside(self.session_id, self.log, self._running)
@@ -198,7 +198,7 @@ class Occupation:
 
     @property
     def writer(self) -> str:
-        """Return a text that names the process or worker that may write to the session's log; empty if there is none."""
+        """Return a text that names the process or worker that may write to the session's log; empty without one."""
         if self.agent in AGENTS and not AGENTS[self.agent].writes_on:
             return ""
         if self.worker:

@@ -1,7 +1,7 @@
 """Finds a repository's changes since a session, in the files that the session read or edited.
 
 A difference is left out if it may be older than the session, and the search ends after a few seconds. File names come
-from logs and from the repository. git gets them as literal text after ``--``, and this module opens none of the files.
+from logs and from the repository: git gets them as literal text after ``--``, and none of the files is opened.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 class SessionKnowledge:
     """The state of a repository as a session knows it: the files that it read or edited, and the commit and branch.
 
-    `edits` maps each file to its number of edits, most edited first. `begun` and `until` are the times, in seconds, at
-    which the session began and last worked. `commit` was checked out at the beginning, according to the log. `branch`
-    is empty if no branch was checked out, `None` if unknown. `here` is true if the session worked on this machine.
+    `edits` maps each file to its number of edits, most edited first. The session began and last worked at `begun` and
+    `until`, in seconds. `commit` was checked out at the beginning, according to the log. `branch` is empty if no branch
+    was checked out, `None` if unknown. `here` is true if the session worked on this machine.
     """
 
     edits: Mapping[str, int]
@@ -84,8 +84,8 @@ class FileDifference:
 class ChangesSince:
     """The changes in a repository since a session. Fields that end in `_now` describe the present state.
 
-    Unknown commits and branches are empty; `branch_now` is also empty if no branch is checked out. `behind` counts the
-    commits that the last fetch brought to the branch `upstream`, and that are not in the checkout.
+    Unknown commits and branches are empty; `branch_now` also if no branch is checked out. `behind` counts the fetched
+    commits of the branch `upstream` that are not in the checkout.
     """
 
     until: float
@@ -114,8 +114,8 @@ class ChangesSince:
 def find_changes(
     folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
 ) -> ChangesSince | None:
-    """Return the differences between the repository as a session knows it (`then`) and the checkout of `folder`.
-    Return `None` if no difference is certain.
+    """Return the certain differences between the repository as a session knows it (`then`) and the checkout of
+    `folder`.
 
     With `committed`, compare only with the checked-out commit, and ignore uncommitted changes.
     """
@@ -130,7 +130,7 @@ def find_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Git:
-    """A runner of git in one repository. All its calls together may take `SECONDS`."""
+    """Runs git in one repository. All its calls together may take `SECONDS`."""
 
     there: Repository
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
@@ -139,7 +139,7 @@ class _Git:
         """Run git with these arguments. Paths in them are literal, not patterns.
 
         Raises:
-            ProgramMissing, ProgramFailed: git is not installed, or took too long.
+            ProgramFailed: git took too long.
         """
         left = self.until - time.monotonic()
         if left <= 0:
@@ -147,11 +147,10 @@ class _Git:
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
     def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
-        """Return how the files `names` differ between the commits `before` and `after`. If `after` is empty, compare
-        `before` with the working directory. Files that do not differ are not returned.
+        """Return how the files `names` differ between the commits `before` and `after`; empty `after`: the working
+        directory.
 
-        Return `None` if git cannot tell because it lacks a commit: garbage collection removed it, or the clone is too
-        shallow.
+        Return `None` if git lacks a commit, because of garbage collection or a shallow clone.
         """
         if not names:
             return {}
@@ -164,8 +163,8 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
-        """Return the files in `gone`, missing since the commit `before`, that were renamed. The new names are looked
-        up in the commit `after`, or in the index if `after` is empty.
+        """Return the files in `gone`, missing since the commit `before`, that are renamed in `after` (empty: the
+        index).
         """
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
@@ -181,18 +180,15 @@ class _Git:
         }
 
     def history(self, ref: str) -> tuple[tuple[str, int], ...]:
-        """Return the hash and the time of each of the newest commits of a branch, newest first. Of a merge, only the
-        first parent is followed.
-        """
+        """Return hash and time of each of the newest commits of a branch, newest first, along first parents."""
         how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MAX_COMMITS}")
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return how many commits of the upstream branch HEAD lacks, counted up to `MAX_COMMITS`, and the upstream
-        branch's name. Nothing is fetched.
+        """Return how many commits of the upstream branch HEAD lacks, up to `MAX_COMMITS`, and that branch's name.
 
-        Return 0 and an empty name if HEAD lacks none, the branch has no upstream, or git takes too long.
+        Nothing is fetched. Return 0 and an empty name without an upstream, or if git takes too long.
         """
         with suppress(ProgramFailed):
             count = self("rev-list", "--count", f"--max-count={MAX_COMMITS}", "HEAD..@{upstream}", "--")
@@ -202,8 +198,8 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """Return the files in `names` that older work changed: commits with an author or commit time not after
-        `moment`. Such commits were rebased, merged or amended later.
+        """Return the files in `names` that work from before `moment` changed in commits that were rebased or amended
+        later.
 
         Only commits in `ref` that are not in `since` are examined. If git fails, return all `names`.
         """
@@ -227,8 +223,8 @@ class _Git:
 class _Base:
     """The commit with which the present state is compared, because it is closest to the state that the session knew.
 
-    Files in `doubtful`, which the session read, may have differed from that commit. The session's edits to the files
-    in `committed` are contained in the commit.
+    Files in `doubtful`, which the session read, may have differed from it. It contains the session's edits to the files
+    in `committed`.
     """
 
     commit: str
@@ -270,7 +266,7 @@ class _Look:
         return found, frozenset(edited)
 
     def _checked_out(self) -> tuple[str, str]:
-        """Return the commit and the branch that are checked out now. A missing commit or branch is an empty text."""
+        """Return the commit and the branch that are checked out now; empty if missing."""
         commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         branch = branch_of(self.git.there.place.own)
         if branch is None:  # kept in another way than in a file
@@ -279,11 +275,7 @@ class _Look:
         return commit.text if commit.ok else "", branch
 
     def _by_record(self) -> _Base | None:
-        """Return the commit to compare with: the one that the session had checked out last, from the reflog of its
-        checkout.
-
-        Return `None` if the reflog does not tell that commit, or belongs to another clone.
-        """
+        """Return the commit to compare with from the reflog: the session's last checkout, if the reflog tells."""
         then = self.then
         if not then.here:
             return None
@@ -312,8 +304,8 @@ class _Look:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the commit to compare with, from the session's log. It is the commit at the session's beginning, or a
-        later commit of the checked-out history that was made before the session's end.
+        """Return the commit to compare with, from the session's log: the first, or a later one before the session's
+        end.
         """
         commit, branch = self.then.commit, self.then.branch
         if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
@@ -328,11 +320,10 @@ class _Look:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """Return the commit to compare with: the newest commit of the session's branch at the end of the session, by
-        the commits' times.
+        """Return the commit to compare with: the newest one of the session's branch at the end of the session, by its
+        time.
 
-        A file counts as doubtful (it may have differed then) if a commit that reached the branch later contains older
-        work on it.
+        A file is doubtful (it may have differed) if a commit that reached the branch later contains older work on it.
         """
         branch, until = self.then.branch, self.then.until
         if not branch or not is_plain(branch) or not self.files:
@@ -364,9 +355,7 @@ class _Look:
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileDifference]:
-        """Return how the files `names` differ between `commit` and now. Files with uncommitted changes are compared as
-        they are on disk.
-        """
+        """Return how the files `names` differ between `commit` and now, uncommitted changes included."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
         found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}
@@ -375,7 +364,7 @@ class _Look:
         return {**(found or {}), **(self.git.between(commit, "", lying) or {})}
 
     def _is_certain(self, name: str, base: _Base) -> bool:
-        """Return True if a difference of the file from the commit in `base` certainly is a change since the session."""
+        """Return True if a difference of the file from the commit in `base` is certainly newer than the session."""
         if name in base.doubtful or (self.committed and name in self.dirty):
             return False
         return not (self.then.here and self._is_as_it_was(name))
@@ -390,11 +379,7 @@ class _Look:
 
 
 def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
-    """Return the top directory of the worker's worktree that contains `cwd`, in a list. Return an empty list if `cwd`
-    is in no worker's worktree.
-
-    Deleted worktrees are found too: by their path, because git no longer lists them.
-    """
+    """Return the top directory, in a list, of the worker's worktree that contains `cwd`, if any, even if deleted."""
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
@@ -404,15 +389,13 @@ def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Return True if the path exists and is not a folder."""
     return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
     """Return the index in `history` (newest commit first) of the newest commit that was made by `moment`.
 
-    Return `None` if no commit was made by then, or if a clock was wrong: an entry further down has a time after
-    `moment`, or an entry further up has a time in the future.
+    Return `None` without one, or if a clock was wrong: an older entry is after `moment`, or one is in the future.
     """
     place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
     if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
@@ -423,7 +406,7 @@ def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
 
 
 def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileDifference]:
-    """Parse git's output of ``--raw --numstat -z`` and return the differences of the files in `wanted`, by name."""
+    """Parse git's output of ``--raw --numstat -z``: return the differences of the files in `wanted`, by name."""
     fields = iter(os.fsdecode(said).split("\0"))
     found: dict[str, FileDifference] = {}
     for one in fields:
@@ -447,16 +430,14 @@ def _change(before: str, after: str, status: str, *, same: bool) -> Change:
 
 
 def _of_its_mode(one: FileDifference) -> FileDifference:
-    """Return `one` with the kind "mode" if only the file's mode differs, and no line. Otherwise return it unchanged."""
+    """Return `one` with the kind "mode" if only the file's mode differs, and no line; otherwise unchanged."""
     if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
         return replace(one, change="mode", lines=None)
     return one
 
 
 def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Parse git's output of ``--raw -z``. Yield each renamed file in `wanted`: its old name, its new name, and True if
-    its content is the same.
-    """
+    """Parse git's output of ``--raw -z``: yield each renamed file in `wanted`, its new name, and if it is unchanged."""
     fields = iter(os.fsdecode(said).split("\0"))
     for one in fields:
         if one.startswith(":"):
@@ -466,9 +447,7 @@ def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
-    """Parse git's output of ``--numstat -z`` for renamed files. Map each pair of old and new name to the numbers of
-    added and removed lines.
-    """
+    """Parse git's output of ``--numstat -z``: map old and new name of renamed files to added and removed lines."""
     fields = iter(os.fsdecode(said).split("\0"))
     found = {}
     for one in fields:

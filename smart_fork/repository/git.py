@@ -73,9 +73,7 @@ _NAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A checkout of a repository with a trusted `.git`. Its methods run git with an environment in which git starts no
-    other programs.
-    """
+    """A checkout with a trusted `.git`. Its methods run git in an environment in which it starts no other programs."""
 
     place: Checkout
     environment: Mapping[str, str]
@@ -83,22 +81,19 @@ class Repository:
 
     @property
     def has_filters(self) -> bool:
-        """Return True if the repository's configuration has filters for file contents. smart-fork runs git with these
-        filters switched off.
-        """
+        """Return True if the configuration has filters for file contents, with which git is not run."""
         return any(name.startswith("filter.") for name in self.environment.values())
 
     @property
     def top(self) -> Path:
-        """Return the top directory of the checkout."""
         return self.place.top
 
     def git(
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
         seconds: float = GIT_SECONDS,
     ) -> Completed:  # fmt: skip
-        """Run git and return the result, whatever its exit status. git runs in the directory `within`, or at the
-        checkout's top.
+        """Run git in the directory `within`, by default at the checkout's top, and return the result, whatever its
+        status.
 
         `env` is added to the environment, and `given` is the standard input.
 
@@ -110,13 +105,7 @@ class Repository:
         return self.processes.run(command, env=around, timeout=seconds, input=given, whom=str(self.top))
 
     def asked(self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> Completed:
-        """Run git at the checkout's top and return the result. Unlike `git`, raise an error if git's exit status
-        reports a failure.
-
-        Raises:
-            ProgramMissing: git is not installed.
-            ProgramFailed: git failed.
-        """
+        """Run git at the checkout's top as `git` does, but raise `ProgramFailed` if it fails."""
         done = self.git(*arguments, env=env, given=given)
         if not done.ok:
             raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}", f"Look at the repository: {self.top}")
@@ -126,7 +115,7 @@ class Repository:
     def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
         """Open the repository that contains `folder`, only to read commits, file names and the configuration.
 
-        For that, git runs no program that the configuration names. So this skips the check of the configuration.
+        For that, git runs no program that the configuration names. So its check is skipped.
 
         Raises:
             ProgramFailed: there is no repository, or its `.git` is not trusted.
@@ -136,11 +125,10 @@ class Repository:
 
     @classmethod
     def open_worktree(cls, worktree: Path, processes: Processes) -> Repository:
-        """Open the directory `worktree`, a worker's git worktree. The worktree must still belong to the repository in
-        which it was made.
+        """Open a worker's git worktree, which must still belong to the repository in which it was made.
 
         Raises:
-            ProgramMissing, ProgramFailed: as `open`, or the worktree belongs to another repository.
+            ProgramFailed: as `open`, or the worktree belongs to another repository.
         """
         found = Repository.open(worktree, processes)
         if worktree.parent.name != FOLDER:
@@ -182,7 +170,7 @@ def _proven(folder: Path) -> Checkout:
 def bare_environment(own: Path) -> dict[str, str]:
     """Return the environment variables for running git with the git folder `own`.
 
-    The caller's ``GIT_`` variables are left out if they could make git run programs or use a different repository.
+    The caller's ``GIT_`` variables are left out if they could make git run programs or use another repository.
     """
     kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
     clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT
@@ -236,13 +224,11 @@ _BATCH_BYTES = 1 << 24
 
 
 def contents(store: Path, processes: Processes) -> Iterator[bytes]:
-    """Yield the contents of all objects in the untrusted object store `store`, several at a time. Objects in packs are
-    included.
+    """Yield the contents of all objects in the untrusted object store `store`, packed ones too, several at a time.
 
     The store's configuration, its hooks, and objects that it borrows from another store are ignored.
 
     Raises:
-        ProgramMissing: git is not installed.
         ProgramFailed: git cannot read all objects.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -253,9 +239,7 @@ def contents(store: Path, processes: Processes) -> Iterator[bytes]:
 
 
 def _around(store: Path, own: Path) -> Path:
-    """Create a bare repository in the folder `own` that uses the objects of `store`, but no configuration or hooks of
-    it. Return `own`.
-    """
+    """Create a bare repository in the folder `own`, with the objects of `store` but not its configuration or hooks."""
     for name in ("refs", "objects"):
         (own / name).mkdir()
     (own / "HEAD").write_text("ref: refs/heads/main\n")

@@ -1,11 +1,11 @@
 """Reads a repository's history: its state at a time, its changes since a session, and its other directories.
 
-The state at a time comes from the reflog (git's record of checkouts), or from the history of commits. Uncertain facts
-are left out: a reflog is not used if it begins too late, or if its times show that the clock was set back.
+The state at a time comes from the reflog (git's record of checkouts), or from the history of commits. A reflog is not
+used if it begins too late, or if its times show that the clock was set back.
 
 One call of git finds the changes since any number of sessions. Only committed changes on the current branch count, and
-a merge counts at the merge's own time. Paths come from logs: git reads them from standard input as literal text. Paths
-outside the repository are ignored.
+a merge counts at its own time. Paths come from logs: git reads them from standard input as literal text. Paths outside
+the repository are ignored.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ _PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A change of HEAD or of a branch, read from a line of the reflog (git's record of checkouts): the commits before
-    and after it, its time, and its reason.
-    """
+    """A change of HEAD or of a branch, from the reflog: the commits before and after it, its time, and its reason."""
 
     before: str
     after: str
@@ -54,9 +52,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOut:
-    """The commit and the branch that were checked out at a time. `branch` is empty if no branch was, `None` if
-    unknown.
-    """
+    """The commit and branch that were checked out at a time. `branch` is empty if there was none, `None` if unknown."""
 
     commit: str
     branch: str | None
@@ -65,8 +61,7 @@ class CheckedOut:
 def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
     """Return the changes of a checkout's HEAD, or of `branch` if given, from the reflog (git's record), oldest first.
 
-    If the reflog goes back to `since`, the first returned change is the last one at or before `since`. `own` is the
-    checkout's git folder.
+    They begin with the last one at or before `since`, if known. `own` is the checkout's git folder.
     """
     if branch and not is_plain(branch):
         return ()
@@ -80,9 +75,7 @@ def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
 
 
 def _since(text: str, since: float) -> Iterator[Move]:
-    """Yield the changes in a reflog's text, newest first. Stop after the first change that was made at or before
-    `since`.
-    """
+    """Yield the changes in a reflog's text, newest first, up to the first one at or before `since`."""
     for line in reversed(text.split("\n")):
         if one := _LINE.fullmatch(line):
             yield Move(one[1], one[2], int(one[3]), one[4] or "")
@@ -91,10 +84,9 @@ def _since(text: str, since: float) -> Iterator[Move]:
 
 
 def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -> CheckedOut | None:
-    """Return the commit and branch that were checked out at `moment`, according to the changes `record`; `None` if
-    uncertain.
+    """Return the commit and branch that were checked out at `moment`, from the changes `record`; `None` if uncertain.
 
-    Changes in the same second as `moment` count as before it. `branch_now` is the present branch.
+    Changes in the second of `moment` count as before it. `branch_now` is the present branch.
     """
     later = next((place for place, move in enumerate(record) if move.time > moment), len(record))
     if not later or any(move.time <= moment for move in record[later:]):
@@ -106,7 +98,7 @@ def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -
 
 
 def branch_of(own: Path) -> str | None:
-    """Return the branch that a checkout is on. Return an empty text if HEAD is detached, and `None` if unknown.
+    """Return the branch that a checkout is on; empty if HEAD is detached, `None` if unknown.
 
     `own` is the git folder of this checkout, which for a worktree is not the repository's.
     """
@@ -117,9 +109,7 @@ def branch_of(own: Path) -> str | None:
 
 
 def branch_at(directory: Path) -> str:
-    """Return the branch of the checkout that contains `directory`. Return an empty text outside a checkout, without a
-    branch, or if the branch is unknown.
-    """
+    """Return the branch of the checkout that contains `directory`; empty without one, or if it is unknown."""
     try:
         top = top_of(directory)
         return (branch_of(Checkout.at(top).own) or "") if top is not None else ""
@@ -138,10 +128,9 @@ def is_commit(name: str) -> bool:
 
 
 def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
-    """Return the branch that was checked out before the changes `later`. It is the branch that the first switch of
-    branches among them left.
+    """Return the branch that was checked out before the changes `later`: the one that their first switch left.
 
-    If no change is such a switch, return the present branch, `branch_now`. Return `None` if uncertain.
+    Without a switch, it is the present branch, `branch_now`. Return `None` if uncertain.
     """
     for move in later:
         if found := _MOVED.match(move.why):
@@ -152,9 +141,7 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
 
 
 def _end_of(file: Path, most: int = 1 << 12) -> str:
-    """Return the last `most` bytes of a regular file as text. Return an empty text if `file` is missing or not a
-    regular file.
-    """
+    """Return the last `most` bytes of a regular file as text; empty if it is missing or no regular file."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -168,7 +155,7 @@ def _end_of(file: Path, most: int = 1 << 12) -> str:
 
 
 def dated(said: bytes) -> Iterator[tuple[str, int]]:
-    """Parse git's output of ``rev-list --timestamp``. Yield each commit's hash and time."""
+    """Parse git's output of ``rev-list --timestamp``: yield each commit's hash and time."""
     for line in said.decode("ascii", "replace").splitlines():
         made, _, name = line.partition(" ")
         yield name, int(made)
@@ -188,9 +175,7 @@ Key = TypeVar("Key")
 
 @value
 class Drift(Value):
-    """The number of files that a session edited in the repository (`files`), how many of these have changed since the
-    session (`changed`), and their share.
-    """
+    """The number of files that a session edited in the repository, how many have changed since, and their share."""
 
     files: int
     changed: int
@@ -208,11 +193,7 @@ class _Commit(NamedTuple):
 def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Drift]:
     """Return each session's drift (how many of the files that it edited have changed since), by the session's key.
 
-    A session without edits in the repository is missing from the result. So is a session with an unknown drift,
-    because the history does not go back far enough or the repository has no commit.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`.
+    Missing are sessions without edits in the repository, and those before the known history.
     """
     within = tops(repository)
     files = {key: inside(edits.files, within) for key, edits in edited.items()}
@@ -238,9 +219,7 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
 
 
 def tops(repository: Repository) -> list[str]:
-    """Return the top directories of the repository and of its worktrees, including those where they were before a
-    move. A directory comes before the directories that contain it.
-    """
+    """Return the top directories of the repository and its worktrees, also former ones; inner before outer ones."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
     formerly = (one for top in {place.top, *main} for one in _other_places(top))
@@ -249,9 +228,7 @@ def tops(repository: Repository) -> list[str]:
 
 
 def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
-    """Return the `files` that are below one of the directories `within`, as paths relative to that directory. Paths
-    that contain ``..`` are left out.
-    """
+    """Return the `files` below one of the directories `within`, relative to it, without paths that contain ``..``."""
     found = set()
     for file in files:
         top = next((top for top in within if file != top and is_within(file, top)), None)
@@ -262,9 +239,7 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
 
 
 def _other_places(top: Path) -> tuple[str, ...]:
-    """Return the further directories of the repository at `top`: where it was before a move, where clones of it are,
-    and those that a person assigned to it.
-    """
+    """Return the further directories of the repository at `top`: former ones, clones, and a person's choice."""
     try:
         before = repositories.noted()
         given = [old for old, new in repositories.adopted().items() if new == str(top)]
@@ -277,9 +252,7 @@ def _other_places(top: Path) -> tuple[str, ...]:
 
 
 def _commits(said: bytes) -> Iterator[_Commit]:
-    """Parse git's output of ``log -z`` and yield the commits. In the output, an empty field begins each commit, and no
-    file name is empty.
-    """
+    """Parse git's output of ``log -z``, in which an empty field begins each commit."""
     fields = iter(os.fsdecode(said).split("\0"))
     name, time, files = "", 0, set[str]()
     for field in fields:
@@ -295,9 +268,7 @@ def _commits(said: bytes) -> Iterator[_Commit]:
 
 
 def _cut(repository: Repository) -> frozenset[str]:
-    """Return the hashes of the oldest commits of a shallow clone. git reports that these commits add all their files,
-    since their parents are missing.
-    """
+    """Return the hashes of the oldest commits of a shallow clone, which seem to add all their files."""
     try:
         return frozenset(Path(repository.place.common, "shallow").read_text("ascii").split())
     except (OSError, ValueError):
@@ -309,8 +280,8 @@ log = logging.getLogger(__name__)
 
 @value
 class ProjectPlace(Value):
-    """A further directory of a project. `why` names the evidence: worktree, reflog, remote, clone, commits, or
-    "adopted" if a person assigned the directory.
+    """A further directory of a project. `why` names the evidence, such as worktree, remote, clone, or "adopted" by a
+    person.
     """
 
     directory: str
@@ -319,10 +290,9 @@ class ProjectPlace(Value):
 
 @value
 class AboutProject(Value):
-    """The facts about a project: its remote and its root commits, which identify it, and its further directories
-    (`places`).
+    """The facts about a project: its remote and its root commits, which identify it, and its further directories.
 
-    `maybe` are directories that no longer exist, and that may have been the project's (see `repositories.places_of`).
+    `maybe` are directories that no longer exist, and may have been the project's (see `repositories.places_of`).
     """
 
     project_path: str
@@ -337,9 +307,7 @@ ROOTS_SECONDS = 20.0
 
 
 def note(directories: Iterable[str], processes: Processes | None = None) -> None:
-    """Store where the repositories of these directories are now, so that they are recognized after a move. A
-    repository that cannot be stored is skipped.
-    """
+    """Store where the repositories of these directories are now, to recognize them after a move. Skip failures."""
     tops = {top for one in directories if one and (top := top_of(Path(one)))}
     for top in sorted(tops):
         try:
@@ -350,10 +318,9 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 
 def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepository | None:
-    """Return the facts about the repository with the top directory `top`, a resolved path. They include the root
-    commits (commits without a parent) if git finds them.
+    """Return the facts about the repository with the top directory `top`, a resolved path, with its root commits.
 
-    git walks through the whole history to find root commits, so these are stored and not looked up again.
+    git walks through the whole history to find those, so known ones are not looked up again.
     """
     before = repositories.noted().get(str(top))
     one = repositories.seen(top, before)
@@ -363,9 +330,7 @@ def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepo
 
 
 def recognized(project: Project) -> Project:
-    """Return the project with its further directories: those where its repository was or has clones, and those that a
-    person assigned to it.
-    """
+    """Return the project with its further directories: former ones, clones, and those that a person assigned."""
     try:
         if not repositories.noted().keys() - {project.root} and not repositories.adopted():
             return project
@@ -378,9 +343,7 @@ def recognized(project: Project) -> Project:
 
 
 def described(project: Project) -> AboutProject:
-    """Return the facts about a project. Also store where the project's repository is now, to recognize it after a
-    move.
-    """
+    """Return the facts about a project. Also store where its repository is now, to recognize it after a move."""
     try:
         given = [ProjectPlace(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
         one = look(resolve(project.root)) if project.git else None
@@ -408,8 +371,7 @@ def _roots(top: Path, processes: Processes) -> frozenset[str]:
 
 
 def was_checked_out(session: Session, until: str) -> CheckedOut | None:
-    """Return the commit and branch that a session had checked out at the time `until`, from the reflog (git's record
-    of checkouts) of the session's directory.
+    """Return the commit and branch that a session had checked out at the time `until`, from its directory's reflog.
 
     Return `None` if the reflog does not tell, or if another clone is in that directory now.
     """

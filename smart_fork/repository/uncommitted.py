@@ -1,5 +1,4 @@
-"""Copies the uncommitted changes of a working directory to a worktree, as git objects. Also lists a worktree's changes
-since a commit.
+"""Copies the uncommitted changes of a working directory to a worktree, as git objects; lists changes since a commit.
 
 The working directory, its index and its stashes stay unchanged: git works on a copy of the index.
 """
@@ -34,8 +33,7 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The uncommitted changes on top of a commit, as two git trees: `staged` has the staged state, `files` the files
-    on disk.
+    """The uncommitted changes on top of a commit, as two git trees: `staged`, and `files` as they are on disk.
 
     `announced` are new files that were added without their content (``git add -N``).
     """
@@ -47,27 +45,16 @@ class Changes:
 
 
 def check(folder: Path, processes: Processes) -> None:
-    """Raise an error if the uncommitted changes in `folder` cannot be copied to a worktree. This function copies
-    nothing.
-
-    Raises:
-        ForkRefused: the changes cannot be copied.
-        ProgramFailed: git failed.
-    """
+    """Refuse (`ForkRefused`) uncommitted changes in `folder` that cannot be copied to a worktree. Nothing is copied."""
     there = Repository.open(folder, processes)
     with _index_of_our_own(there) as env:
         _refuse_the_impossible(there, env)
 
 
 def take(folder: Path, commit: str, processes: Processes) -> Changes:
-    """Store the uncommitted changes of the working directory that contains `folder` as git objects, and return the
-    changes.
+    """Store the uncommitted changes of the working directory that contains `folder` as git objects, and return them.
 
-    `commit` is the commit that is checked out in that directory.
-
-    Raises:
-        ForkRefused: they cannot be copied.
-        ProgramFailed: git failed.
+    `commit` is checked out there. Raise `ForkRefused` if they cannot be copied.
     """
     return _taken(Repository.open(folder, processes), commit)
 
@@ -75,11 +62,10 @@ def take(folder: Path, commit: str, processes: Processes) -> Changes:
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
     """Apply uncommitted changes to `worktree`, a clean checkout of the commit on which they are based.
 
-    Return a new commit that contains the changes. Later states of the worktree are compared with it.
+    Return a new commit that contains them. Later states of the worktree are compared with it.
 
     Raises:
         ForkRefused: a change could not be copied.
-        ProgramFailed: git failed.
     """
     there = Repository.open_worktree(worktree, processes)
     there.asked("read-tree", "-m", "-u", changes.commit, changes.files)
@@ -101,9 +87,7 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
 
 
 def forget_base(repository: Repository, worktree: Path) -> None:
-    """Delete the git reference for a worktree that is removed. The reference kept the commit of the changes that were
-    copied to the worktree.
-    """
+    """Delete the git reference that kept the commit of the changes copied to a worktree, which is removed."""
     repository.git("update-ref", "-d", BASES + worktree.name)
 
 
@@ -113,9 +97,6 @@ def difference(
     """Return the files of `worktree` that differ from commit `base`: committed, uncommitted and new files together.
 
     With `patch`, also return the differences as a patch. Nothing is written to the repository.
-
-    Raises:
-        ProgramFailed: git failed, or there is no such commit.
     """
     there = Repository.open_worktree(worktree, processes)
     with _index_of_our_own(there) as index, _objects_of_our_own(there) as objects:
@@ -138,7 +119,7 @@ def _taken(there: Repository, commit: str) -> Changes:
 
 @contextmanager
 def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """Make a temporary copy of the index, and yield the environment variables that make git use the copy."""
+    """Make a temporary copy of the index, and yield the environment variables that make git use it."""
     index = there.place.own / "index"
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         copy = Path(folder) / "index"
@@ -157,9 +138,7 @@ def _objects_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
 
 
 def _quoted(path: str) -> str:
-    """Return a path with quotation marks, in the form for git's variable that lists object folders. In that list,
-    colons separate the paths.
-    """
+    """Return a path in quotation marks, for git's colon-separated list of object folders."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -180,9 +159,7 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _entry(one: Submodule) -> bytes:
-    """Return an input line for git's index. The line sets the submodule `one` to its checked-out commit, or removes it
-    if its folder is missing.
-    """
+    """Return an input line for git's index: the submodule's checked-out commit, or its removal without a folder."""
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
 
@@ -204,9 +181,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
 
 
 def _counted(numstat: bytes) -> Iterator[FileChange]:
-    """Parse git's output of ``--numstat -z`` and yield the changed files. For a renamed file, the name field is empty,
-    and the old and the new name follow.
-    """
+    """Parse git's output of ``--numstat -z``, in which old and new name follow an empty name."""
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if not field:
@@ -228,10 +203,10 @@ _SHOWN = "H 160000 "
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A submodule of a repository. `name` is its path. `commit` is the submodule's checked-out commit, or the commit
-    in the repository's index if that is unknown.
+    """A submodule of a repository. `name` is its path, `commit` the checked-out one or, if unknown, the one in the
+    index.
 
-    `folder` is true if its directory exists, `changed` if the submodule differs, or may differ, from the index.
+    `folder` is true if its directory exists, `changed` if it differs, or may differ, from the index.
     """
 
     name: str
@@ -241,13 +216,9 @@ class Submodule:
 
 
 def submodules(there: Repository, env: Mapping[str, str] | None = None) -> list[Submodule]:
-    """Return the submodules in the repository's index, except those outside a sparse checkout. No program that a
-    submodule's configuration names is run.
+    """Return the submodules in the repository's index, except those outside a sparse checkout.
 
-    Each submodule with a trusted `.git` is examined as a repository of its own.
-
-    Raises:
-        ProgramFailed: git failed.
+    Each with a trusted `.git` is examined as a repository of its own, without programs that its configuration names.
     """
     found = []
     for entry in os.fsdecode(there.asked("ls-files", "-z", "-t", "--stage", env=env).stdout).split("\0"):
@@ -279,12 +250,12 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
 
 @value
 class FileChange(Value):
-    """A changed file. `added` and `removed` are its numbers of added and removed lines; `None` for a binary file."""
+    """A changed file, with its numbers of added and removed lines; `None` for a binary file."""
 
     path: str
     added: int | None
     removed: int | None
 
     def counted(self) -> str:
-        """Return the numbers of changed lines as text, such as "+3 -1"; "binary" for a binary file."""
+        """Return the numbers of changed lines as text, such as "+3 -1" or "binary"."""
         return "binary" if self.added is None else f"+{self.added} -{self.removed}"

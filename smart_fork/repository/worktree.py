@@ -1,6 +1,4 @@
-"""Creates and removes git worktrees for workers (agents that smart-fork starts). In a worktree of its own, a worker
-does not edit the files of another agent.
-"""
+"""Creates and removes git worktrees for workers (agents that smart-fork starts), so that agents do not share files."""
 
 from __future__ import annotations
 
@@ -36,11 +34,9 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A git worktree for a worker: its directory (`path`) and its branch. `repository` is the directory from which it
-    was made.
+    """A git worktree for a worker: its directory, its branch, and the directory from which it was made (`repository`).
 
-    `base` is the commit on which the worker's work begins. It is the commit that was checked out, or a commit of the
-    uncommitted changes that were copied.
+    The worker's work begins on `base`: the checked-out commit, or one of the uncommitted changes that were copied.
     """
 
     path: Path
@@ -59,11 +55,7 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Return a warning about files that git filters would convert, such as files of Git LFS. Return an empty text
-        if no file is concerned.
-
-        smart-fork does not run filters in a worker's worktree.
-        """
+        """Return a warning about files that git filters, such as Git LFS, would convert: no filter is run."""
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
@@ -78,27 +70,21 @@ class Worktree:
         return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
 
     def remove(self, processes: Processes) -> None:
-        """Remove the new worktree, its branch and its content, because the fork for which it was made was not
-        started.
-        """
+        """Remove the new worktree, its branch and its content: the fork for which it was made was not started."""
         there = Repository.open(self.repository, processes)
         there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a fork that was interrupted while it started. Keep the worktree if it contains
-        work.
-        """
+        """Remove the worktree of a fork that was interrupted while it started, unless it contains work."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
             self.remove(processes)
 
     def _has_work(self, processes: Processes) -> bool:
-        """Return True if the worktree has a new commit, a changed file or a new file. A file that is missing on disk
-        does not count, because git may not have written it yet.
-        """
+        """Return True if the worktree has a new commit or a changed or new file. Missing files may be unwritten."""
         there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
         if heads != (f"refs/heads/{self.branch}", self.base):
@@ -111,12 +97,11 @@ class Worktree:
 
     @classmethod
     def plan(cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
-        """Return the worktree that `create` would make. Its name is the first free one among ``name``, ``name-1``,
-        ``name-2`` ….
+        """Return the worktree that `create` would make, with the first free name among `name`, `name`-1, `name`-2 ….
 
         Raises:
-            ForkRefused: `repository` is not in a git repository, has no commit, has 99 worktrees of that name, or
-                its changes cannot be copied.
+            ForkRefused: `repository` is in no git repository, has no commit, has 99 worktrees of that name, or its changes
+                cannot be copied.
             ProgramFailed: git does not read the repository.
         """
         project = project_of(repository)
@@ -163,14 +148,13 @@ class Worktree:
         with_changes: bool = False,
         note: Callable[[Worktree], object] = lambda _planned: None,
     ) -> Worktree:
-        """Make a worktree of the commit that is checked out in `repository`, on a new branch. `repository` stays
-        unchanged.
+        """Make a worktree of the commit that is checked out in `repository`, on a new branch.
 
-        `note` is called with the planned worktree before it is made. `with_changes` also copies the uncommitted
-        changes of `repository`, staged and unstaged, and its new files that are not ignored.
+        `note` is called with the planned worktree before it is made. `with_changes` also copies uncommitted changes and
+        new files that are not ignored.
 
         Raises:
-            ForkRefused: see `plan`, or the changes cannot be copied.
+            ForkRefused: see `plan`.
             ProgramFailed: git failed.
         """
         planned = Worktree.plan(repository, name, processes)
@@ -186,11 +170,9 @@ class Worktree:
             raise
 
     def remove_if_saved(self, processes: Processes) -> str | None:
-        """Remove the worktree and its branch if no work is lost with them, and return `None`. Otherwise return a
-        sentence that says which work would be lost, or what git did not remove.
+        """Remove the worktree and its branch and return `None`, or return a sentence on the work that would be lost.
 
-        git itself checks again before it removes the worktree. The branch is deleted only if it has no new commit
-        since the check.
+        git itself checks again. The branch is deleted only if it has no new commit since the check.
         """
         worktree, branch = self.path, self.branch
         try:
@@ -216,10 +198,9 @@ class Worktree:
         return None
 
     def what_would_be_lost(self, processes: Processes) -> str | None:
-        """Return a sentence that says why the worktree and its branch must not be removed, or `None` if no work would
-        be lost with them. In doubt, content counts as lost.
+        """Return why the worktree and its branch must not be removed; `None` if no work would be lost with them.
 
-        The sentence also has the commands to remove both by hand.
+        In doubt, content counts as lost. The sentence has the commands to remove both by hand.
         """
         worktree, branch = self.path, self.branch
         if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
@@ -259,9 +240,7 @@ class Worktree:
         return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{self.branch}").ok
 
     def changes(self, processes: Processes) -> tuple[FileChange, ...] | None:
-        """Return the files of the worktree that differ from the commit `base`; `None` if the differences are
-        unknown.
-        """
+        """Return the files of the worktree that differ from the commit `base`, if known."""
         try:
             return difference(self.path, self.base, processes)[0] if self.base and self.path.is_dir() else None
         except (SmartForkError, OSError):
@@ -270,8 +249,7 @@ class Worktree:
     def ahead(self, processes: Processes) -> int | None:
         """Return the number of commits that the worker made on its branch; `None` if unknown.
 
-        The commits count that are on the branch and not in the history of `base`. `base` itself may be a commit of
-        copied changes, which is not on the branch.
+        `base` may be a commit of copied changes, which is not on the branch.
         """
         there = self.path.is_dir()
         opened = Repository.open_worktree if there else Repository.open
@@ -307,7 +285,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 def _made(planned: Worktree, processes: Processes) -> Completed:
     """Make the planned worktree; return the result of the last git command.
 
-    The branch is made before the worktree. So if git fails, it is known whether the branch is new and must be removed.
+    The branch is made first: if git fails, it is known whether the branch is new and must be removed.
     """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
@@ -338,11 +316,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _exclude(common: Path) -> None:
-    """Hide workers' worktrees from ``git status``, by a line in the repository's file ``info/exclude``, which is not
-    committed.
-
-    `common` is the repository's git folder.
-    """
+    """Hide workers' worktrees from ``git status``, by the uncommitted ``info/exclude`` in the git folder `common`."""
     line = f"/{FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
@@ -358,9 +332,7 @@ def _exclude(common: Path) -> None:
 
 
 def empty_submodules(repository: Path, processes: Processes) -> str:
-    """Return a warning that submodules are empty in a new worktree. Return an empty text if the repository has no
-    submodules.
-    """
+    """Return a warning that submodules are empty in a new worktree; empty if the repository has none."""
     there = Repository.open(repository, processes)
     if not (there.top / ".gitmodules").exists():
         return ""
@@ -378,9 +350,9 @@ _OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class ListedWorktree:
-    """A worktree as ``git worktree list`` prints it. `branch` is the full name of its branch.
+    """A worktree as ``git worktree list`` prints it, with the full name of its branch.
 
-    `locked` is the reason for which the worktree is locked, or `None` if it is not locked.
+    `locked` is the reason for which it is locked, or `None`.
     """
 
     path: Path
@@ -428,9 +400,7 @@ def _in_it(
 
 
 def _commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Describe the commits of a worker's branch and worktree that are on no branch except the worker's, local or
-    remote. Return `None` if there are no such commits.
-    """
+    """Describe the commits of a worker's branch and worktree that are on no other branch, local or remote, if any."""
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")
@@ -453,9 +423,7 @@ def _as_it_began(there: Repository, base: str) -> bool:
 
 
 def _hidden_from_status(there: Repository) -> str | None:
-    """Return the name of an existing file that ``git update-index`` has hidden from ``git status``, or `None` if no
-    such file exists.
-    """
+    """Return the name of an existing file that ``git update-index`` has hidden from ``git status``, if any."""
     for line in there.git("ls-files", "-z", "-v").stdout.split(b"\0"):
         flag, name = line[:1], os.fsdecode(line[2:])
         if (flag == b"S" or flag.islower()) and os.path.lexists(there.top / name):
@@ -464,9 +432,7 @@ def _hidden_from_status(there: Repository) -> str | None:
 
 
 def _somebody_in(worktree: Path) -> str | None:
-    """Return the id and the name of a process that has its working directory in the worktree, or `None` if no such
-    process is visible.
-    """
+    """Return id and name of a visible process that has its working directory in the worktree, if any."""
     import psutil  # takes a while
 
     there = resolve(worktree)

@@ -35,11 +35,10 @@ _allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", defau
 
 
 def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
-    """Return the projects that a client may read. `claimed` are the client's own directories; `settled` come from
-    config.toml.
+    """Return the projects that a client may read: its own (`claimed`) directories, and those of config.toml
+    (`settled`).
 
-    A client that runs in the home directory, or in a directory above it, may not read everything below that directory.
-    Invalid paths are ignored.
+    A client that runs in the home directory, or above it, may not read everything below. Invalid paths are ignored.
     """
     home = resolve(Path.home())
     found = [Permitted(one, below=not is_within(home, one.root)) for one in _projects(claimed)]
@@ -52,14 +51,14 @@ def limit_to(allowed: Iterable[Permitted]) -> None:
 
 
 def limited() -> bool:
-    """Return True if the caller is limited: it may read only about some projects."""
+    """Return True if the caller may read only about some projects."""
     return _allowed.get() is not None
 
 
 def permits(directory: str, *, below: bool = False) -> bool:
     """Return True if the caller may read about `directory`; with `below`, also about everything in it.
 
-    If `directory` is unknown, only a caller that may read about all projects gets True.
+    Only a caller that may read about all projects may read about an unknown directory.
     """
     allowed = _allowed.get()
     if allowed is None:
@@ -85,12 +84,9 @@ def projects() -> tuple[Project, ...] | None:
 
 
 def require(directory: str, what: str, *, below: bool = False) -> None:
-    """Refuse a request for `what`, such as a session, unless the caller may read about its `directory`.
+    """Refuse (`NotFound`) a request for `what`, unless the caller may read about its `directory`.
 
     Call this before any other check, since the answer must not reveal that `what` exists.
-
-    Raises:
-        NotFound: the caller may not read about the directory.
     """
     try:
         meant = str(resolve(directory)) if directory else ""
@@ -101,11 +97,7 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
 
 
 def hint(otherwise: str) -> str:
-    """Return what to do next after an empty result: `otherwise`, or for a limited caller a general hint about
-    projects.
-
-    A limited caller may read only about some projects. The general hint does not reveal if results were withheld.
-    """
+    """Return the hint `otherwise` after an empty result; for a limited caller, one that reveals nothing."""
     return HINT if limited() else otherwise
 
 
@@ -132,20 +124,15 @@ class Cancelled(ForkRefused):
 
 
 def cancellable(given_up: Event, work: Callable[[], T]) -> T:
-    """Run `work` and return its result. If another thread sets `given_up`, `refuse_cancelled` raises `Cancelled`
-    inside `work`.
-    """
+    """Run `work` and return its result. Once another thread sets `given_up`, `refuse_cancelled` raises inside it."""
     _given_up.set(given_up)
     return work()
 
 
 def refuse_cancelled(seconds: float = 0.0) -> None:
-    """Wait for at most `seconds`, and raise an error if the call was cancelled before or during the wait.
+    """Raise `Cancelled` if the call was cancelled, or is within `seconds`.
 
     Call this before a step that cannot be undone.
-
-    Raises:
-        Cancelled: the call was cancelled.
     """
     if _given_up.get().wait(seconds):
         raise Cancelled("The call was cancelled, so nothing was started or changed")

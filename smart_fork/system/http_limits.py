@@ -25,7 +25,7 @@ class TokenBucket:
         self._at = time.monotonic()
 
     def take(self, amount: float = 1) -> bool:
-        """Count `amount` actions and return True if the limit allows them now. Otherwise return False."""
+        """Count `amount` actions and return True if the limit allows them now."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -37,11 +37,9 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class Peer:
-    """The client at the other end of a connection. `known` is True once the client has sent the service's token, or a
-    signed-in browser's cookie.
+    """The client at the other end of a connection. `known` is True once it has sent the token or a signed-in cookie.
 
-    `local` is True for a process of the service's own user on its Unix socket, which needs neither token nor cookie.
-    `close` closes the connection.
+    `local` is True for a process of the service's own user on its Unix socket, which needs neither.
     """
 
     known: bool = False
@@ -50,9 +48,7 @@ class Peer:
 
 
 class Connection(H11Protocol):
-    """An HTTP connection of the server uvicorn, with limits: it is closed if no request comes in time, or if too many
-    connections are open.
-    """
+    """An HTTP connection of the server uvicorn, closed if no request comes in time or too many connections are open."""
 
     #: The time in which a client must send the head of its request.
     HEAD_SECONDS = 10.0
@@ -104,15 +100,13 @@ class Connection(H11Protocol):
             self._answering()
 
     def on_response_complete(self) -> None:
-        """Start the time limit for the next request, unless that request has come already."""
+        """Start the time limit for the next request, unless that has come already."""
         super().on_response_complete()
         if self.waits:
             self._wait()
 
     def give_up(self) -> None:
-        """Close the connection. If the client is known (it has sent the token or a cookie), close the connection only
-        while no request is being answered.
-        """
+        """Close the connection; that of a known client (with token or cookie) only while it waits for a request."""
         if not self.peer.known:
             self._cut()
         elif self.waits:

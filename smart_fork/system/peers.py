@@ -1,6 +1,4 @@
-"""Process and user id of the process at the other end of a Unix socket. Hooks import this module, so it imports
-little.
-"""
+"""Process and user id of the other end of a Unix socket. Hooks import this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def credentials(line: Line) -> tuple[int, int]:
 
 
 def is_ours(line: Line) -> bool:
-    """Return True if the process at the other end of a Unix socket belongs to the same user as this process."""
+    """Return True if the process at the other end of a Unix socket belongs to this process's user."""
     try:
         return credentials(line)[1] == os.geteuid()
     except OSError:

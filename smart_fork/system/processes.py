@@ -64,9 +64,7 @@ class Completed:
 
     @property
     def complaint(self) -> Masked:
-        """Return the program's error message, masked: its standard error, else its standard output. At most 500
-        characters.
-        """
+        """Return the program's standard error, else its standard output, masked and at most 500 characters long."""
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
 
@@ -98,7 +96,7 @@ def _is_installed() -> bool:
 class _CtrlC:
     """A block that delays Ctrl-C until `counts` is called.
 
-    It protects the start of a program: an interruption there would leave a program that nothing ends.
+    An interruption at the start of a program would leave a program that nothing ends.
     """
 
     def __init__(self) -> None:
@@ -141,16 +139,12 @@ class Processes:
 
     @staticmethod
     def not_asked_again() -> list[str]:
-        """Return the names of programs that were too slow within the last minute.
-
-        These programs are not run for that minute. A result that needs one of them lacks its information.
-        """
+        """Return the names of programs that were too slow within the last minute, in which they are not run again."""
         return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
 
     @staticmethod
     def python(module: str, *words: str) -> list[str]:
-        """Return the command line that runs a Python module of smart-fork. Files in the current directory cannot take
-        the place of modules.
+        """Return the command line that runs a Python module of smart-fork, never a file in the current directory.
 
         If smart-fork is found without PYTHONPATH, that variable and Python's startup files are ignored, too.
         """
@@ -168,10 +162,10 @@ class Processes:
     ) -> Completed:
         """Run a program, wait for its end, and return its output; `timeout` is in seconds.
 
-        If the program does not end in time, or the wait is interrupted, the program and everything it started are
-        killed. A program with a timeout of minutes is also killed if this process ends in any way. `whom` is the
-        server or repository that the program contacts. If that did not answer, programs that contact it are refused
-        for a minute, unless they have a longer timeout.
+        If it does not end in time, or the wait is interrupted, it and everything it started are killed. With a timeout
+        of minutes it is also killed if this process ends in any way. `whom` is the server or repository that it
+        contacts. If that did not answer, programs that contact it are refused for a minute, unless they have a longer
+        timeout.
 
         Raises:
             ProgramMissing: the program does not exist.
@@ -214,7 +208,7 @@ class Processes:
     ) -> int:
         """Start a program that outlives this process, with `input` on its standard input. Return the process id.
 
-        The program's output is appended to the private file `log`.
+        Its output is appended to the private file `log`.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -234,11 +228,7 @@ class Processes:
         return process.pid
 
     def converse(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start a program to talk to over its input and output. Its standard error is discarded.
-
-        Raises:
-            ProgramMissing, ProgramFailed, NotFound: see `run`.
-        """
+        """Start a program to talk to over its input and output. Its standard error is discarded."""
         pipe = subprocess.PIPE
         with _starting(argv, cwd, env):
             return subprocess.Popen(argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
@@ -272,7 +262,7 @@ class Processes:
     def exit_status(self, pid: int) -> int | None:
         """Return the exit status of a process that `start` started, negative for a signal; `None` if unknown.
 
-        This waits up to two seconds, since the status of a process that has just ended may be late.
+        This waits up to two seconds, since the status may be late.
         """
         process = self._started.get(pid)
         if process is None:
@@ -284,7 +274,7 @@ class Processes:
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """Return the environment variables with which a running process was started; `None` if unknown.
 
-        Compare them to see that the id does not belong to a later process than before.
+        They tell if its id belongs to a later process than before.
         """
         import psutil
 
@@ -300,10 +290,7 @@ class Processes:
         return {}
 
     def end(self, pid: int, *, force: bool) -> None:
-        """Send SIGTERM, or SIGKILL with `force`, to all processes of the group that `pid` leads.
-
-        The group may outlive its leader.
-        """
+        """Send SIGTERM, or SIGKILL with `force`, to the group that `pid` leads, which may outlive its leader."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
@@ -319,7 +306,7 @@ class Processes:
     def each() -> Iterator[psutil.Process]:
         """Yield the processes of this machine as they are now.
 
-        psutil's own iterator caches processes, and would return a cached process for a reused process id.
+        psutil's own iterator would return a cached process for a reused process id.
         """
         import psutil  # takes a while
 
@@ -335,10 +322,6 @@ class Processes:
         """Run an interactive program at this terminal with `given` on its standard input, and return its output.
 
         Return "" if the user left the program without a result.
-
-        Raises:
-            ProgramMissing: the program does not exist.
-            ProgramFailed: the program cannot be started.
         """
         with _starting(argv), subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             told, _ = process.communicate(given)
@@ -347,13 +330,9 @@ class Processes:
     @staticmethod
     @contextlib.contextmanager
     def pager(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[IO[bytes]]:
-        """Start a pager at this terminal and yield its standard input. After the block, wait until the user leaves the
-        pager.
+        """Start a pager at this terminal and yield its standard input. After the block, wait until the user leaves it.
 
         Ctrl-C goes to the pager.
-
-        Raises:
-            ProgramMissing, ProgramFailed: see `run`.
         """
         before = signal.getsignal(signal.SIGINT)
         with _starting(argv, None, env), subprocess.Popen(argv, stdin=subprocess.PIPE, env=env) as process:
@@ -367,19 +346,12 @@ class Processes:
 
     @staticmethod
     def own_pid() -> int:
-        """Return the process id of the command that the user or an agent started; `replace` replaces the process with
-        this id.
-
-        This is usually the current process. If the current process runs a command for a client process, it is the
-        client.
-        """
+        """Return the id of the process that the user or an agent started: this one, or the client it acts for."""
         return _client_process.pid if _client_process is not None else os.getpid()
 
     @staticmethod
     def leave(status: int) -> NoReturn:
-        """Exit immediately with `status`, without waiting for other threads. If this process runs a command for a
-        client process, end the client, too.
-        """
+        """Exit immediately with `status`, without waiting for other threads; also end the client it acts for."""
         if _client_process is not None:
             _client_process.end(status)
         os._exit(status)
@@ -399,9 +371,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The tools to start and watch workers: processes, environment variables and the clock. Tests replace these
-    tools.
-    """
+    """The tools to start and watch workers, which tests replace: processes, environment variables and the clock."""
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -429,7 +399,7 @@ def act_for(client: ClientProcess) -> None:
 def _ended_with_us(group: int) -> Iterator[None]:
     """Kill a process group if this process ends inside the block, in any way.
 
-    A guard process does this: the system closes the guard's standard input when this process is gone.
+    A guard process does this: the system closes its standard input when this process is gone.
     """
     argv = (sys.executable, "-I", "-S", "-c", _GUARD, str(group))
     try:

@@ -19,9 +19,7 @@ class Release(NamedTuple):
 
     @classmethod
     def installed(cls) -> Release | None:
-        """Read the version of smart-fork that is installed now; `None` if there is none, or if an installation is
-        incomplete.
-        """
+        """Read the version of smart-fork that is installed now; `None` if there is none, or an incomplete one."""
         try:
             found = distribution(_NAME)
             return cls(found.version, () if _is_editable(found) else _stamp(found))
@@ -31,7 +29,7 @@ class Release(NamedTuple):
 
 @cache
 def own_version() -> str:
-    """Return the version of smart-fork that this process runs. It is cached, so that an upgrade does not change it."""
+    """Return the version of smart-fork that this process runs, cached against upgrades."""
     return version(_NAME)
 
 

@@ -59,11 +59,7 @@ class RpcMessage:
 
     @classmethod
     def read(cls, line: bytes) -> RpcMessage | None:
-        """Parse a line as a message. If the line is not a message, return `None`; `refusal` then gives the error to
-        answer with.
-
-        The line may contain any bytes, even no valid JSON.
-        """
+        """Parse a line of any bytes as a message; `None` if it is none: `refusal` gives the error to answer with."""
         try:
             content = orjson.loads(line)
         except ValueError:
@@ -75,8 +71,7 @@ class RpcMessage:
 
     @classmethod
     def refusal(cls, line: bytes) -> RpcMessage | None:
-        """Return the error to answer with if `line` is not a message. The error has the id of the request, if the line
-        contains an id.
+        """Return the error to answer with if `line` is not a message, with the id of the request, if it has one.
 
         For a batch, or several messages on one line, the answer is a list with an error for each id. Return `None` if
         the client waits for no answer: for a notification, an answer or an empty line.
@@ -144,9 +139,7 @@ def _is_id(value: object) -> bool:
 
 
 def _sent_back(content: object) -> object:
-    """Return the id in an invalid message, to answer with. An invalid number is returned as sent, so that the client
-    can compare it.
-    """
+    """Return the id in an invalid message, to answer with. An invalid number stays as sent: clients compare it."""
     number = content.get("id") if isinstance(content, dict) else None
     is_number = isinstance(number, float) and abs(number) < float("inf")
     return number if is_number or _is_id(number) else None
@@ -172,7 +165,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse JSON leniently. From an object that cannot be parsed, return its members with text or number values."""
+    """Parse JSON leniently: of an invalid object, return its members with text or number values."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

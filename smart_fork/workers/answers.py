@@ -23,9 +23,8 @@ _OF_OTHERS = (
 class WorkerState(Value):
     """A worker (an agent that smart-fork started) and what it is doing now.
 
-    `first_answer` has the tokens of the worker's first answer, if its log tells them: they are the cost of the fork.
-    The answer can also describe a foreign window, a terminal window that smart-fork did not open: it has a location
-    only, and its `agent_type` is ``?``.
+    `first_answer` has the tokens of its first answer, if its log tells them: they are the cost of the fork. A terminal
+    window that smart-fork did not open has a location only, and the `agent_type` ``?``.
     """
 
     worker_id: str | None
@@ -51,25 +50,18 @@ class WorkerState(Value):
 
     @classmethod
     def more(cls, known: WorkerState, **also: Any) -> Self:
-        """Return an answer of the subclass on which this is called, with the values of `known` and further values
-        `also`.
-        """
+        """Return an answer of the subclass on which this is called, with the values of `known` and of `also`."""
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values as a dictionary for JSON.
-
-        For a terminal window that smart-fork did not open, return only the values that locate it.
-        """
+        """Return the values as a dictionary for JSON; of a foreign window, only its location."""
         told = super().as_json()
         return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
 
 
 @record
 class WorkerRead(WorkerState):
-    """A worker with its last messages. `earlier` counts its own messages before these; `next` suggests the next
-    step.
-    """
+    """A worker with its last messages. `earlier` counts its own messages before these; `next` suggests a next step."""
 
     next: str = rare("")
     notice: str = rare("")
@@ -81,7 +73,7 @@ class WorkerRead(WorkerState):
 class WorkerMessaged(WorkerState):
     """A worker to which a message was delivered. `how` names the way: typed, queued, answered or resumed.
 
-    "answered" means that an option of the worker's question was chosen, and "resumed" that its session was resumed.
+    "answered" means that an option of its question was chosen, "resumed" that its session was resumed.
     """
 
     how: str
@@ -90,9 +82,9 @@ class WorkerMessaged(WorkerState):
 
 @record
 class WorkerWaited(WorkerState):
-    """A worker that the caller waited for. `settled` is true if it is idle, waits for an answer, or has ended.
+    """A worker that the caller waited for, with its last message.
 
-    `last_words` is its last message.
+    `settled` is true if it is idle, waits for an answer, or has ended.
     """
 
     settled: bool
@@ -101,9 +93,7 @@ class WorkerWaited(WorkerState):
 
 @record
 class WorkersWaited(Value):
-    """The workers that the caller waited for. `done` is false if the waiting time ended first; `next` suggests the
-    next step.
-    """
+    """The workers that the caller waited for. `done` is false if time ran out; `next` suggests a next step."""
 
     done: bool
     next: str = rare("")
@@ -115,7 +105,7 @@ class WorkersWaited(Value):
 class WorkerClosed(Value):
     """The result for a worker that the caller wanted to end. `closed` is true if it ran and was ended.
 
-    `failed` is true if it could not be ended. `note` says why it was not ended, or why its worktree was kept.
+    `note` says why it was not ended (`failed` if it could not be), or why its worktree was kept.
     """
 
     worker_id: str
@@ -133,9 +123,8 @@ class WorkerClosed(Value):
 class Compared(Value):
     """One worker (an agent that smart-fork started) in a comparison: its last answer, its changes, its cost.
 
-    `answer` is the worker's last message. `seconds` is the time from its start to its last activity. `files` and
-    `diff` are its committed, uncommitted and new files, compared with the commit that it started from. Unknown values
-    are null; `notes` say why.
+    `seconds` is the time from its start to its last activity. `files` and `diff` compare its files with the commit that
+    it started from. Unknown values are null; `notes` say why.
     """
 
     worker_id: str
@@ -162,9 +151,7 @@ class Compared(Value):
     lines_removed: int | None = None
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return facts about the worker as pairs of label and text, in a fixed order. Unknown facts have the text
-        "unknown".
-        """
+        """Return facts about the worker as pairs of label and text; unknown facts have the text "unknown"."""
         return [
             ("state", f"{self.state}, {self.status}" if self.status else self.state),
             ("time", "unknown" if self.seconds is None else duration(self.seconds)),

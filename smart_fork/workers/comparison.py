@@ -50,11 +50,7 @@ class NotedSession(Value):
     @classmethod
     @bounded()
     def judge(cls, reference: str, outcome: session_notes.Outcome, reason: str = "") -> NotedSession:
-        """Record a person's verdict on a session's work: the `outcome` (merged, kept or dropped) and the `reason`.
-
-        Raises:
-            SmartForkError: there is no such session, or it was forgotten.
-        """
+        """Record a person's verdict on a session's work: the `outcome` (merged, kept or dropped) and the `reason`."""
         located = sessions.locate(reference)
         worker = Registry.known_worker(located.session_id)
         tried, source = (worker.started_at, worker.source_session_id) if worker else ("", "")
@@ -70,12 +66,7 @@ class NotedSession(Value):
 
     @classmethod
     def mark(cls, references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
-        """Add `marks` (tags, or marks such as a pin) to the sessions; with `remove`, remove the marks. Return sessions
-        with notes.
-
-        Raises:
-            SmartForkError: a session does not exist (then none is marked), or was forgotten (earlier ones are marked).
-        """
+        """Add marks (tags, a pin, …) to sessions; with `remove`, remove them. If a session is unknown, mark none."""
         found = [sessions.locate(one) for one in references]
         for one in found if marks else ():
             session_notes.mark(one.agent, one.session_id, marks, remove=remove)
@@ -83,11 +74,7 @@ class NotedSession(Value):
 
     @classmethod
     def unjudge(cls, reference: str) -> NotedSession:
-        """Delete the verdict on a session.
-
-        Raises:
-            SmartForkError: there is no such session.
-        """
+        """Delete the verdict on a session."""
         located = sessions.locate(reference)
         session_notes.unjudge(located.agent, located.session_id)
         return _told(located)
@@ -96,10 +83,7 @@ class NotedSession(Value):
     def about(cls, reference: str, processes: Processes) -> NotedSession:
         """Return a session with the user's notes on it.
 
-        If a worker has the session, first record whether git shows the worker's commits as merged or dropped.
-
-        Raises:
-            SmartForkError: there is no such session.
+        If a worker has the session, first record whether git shows its commits as merged or dropped.
         """
         located = sessions.locate(reference)
         if worker := Registry.known_worker(located.session_id):
@@ -108,11 +92,7 @@ class NotedSession(Value):
 
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
-    """Record for each of `workers` whether git shows its commits as merged or dropped, unless it has a verdict
-    already.
-
-    Errors are only logged.
-    """
+    """Record for workers without a verdict whether git shows their commits as merged or dropped. Only log errors."""
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
         known = session_notes.noted((one.agent, str(one.session_id)) for one in own)
@@ -143,8 +123,7 @@ def _note(worker: WorkerRecord, processes: Processes) -> None:
 def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "dropped"] | None:
     """Return what became of the worker's commits according to git; `None` if git does not show it.
 
-    "merged": the commits are in the checked-out branch. "dropped": the worker's branch is gone, and no branch has its
-    commits.
+    "merged": the checked-out branch has them. "dropped": the worker's branch is gone, and no branch has them.
     """
     path = Path(str(worker.worktree))
     there = Repository.open(path.parent.parent, processes)
@@ -166,9 +145,9 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
 
 
 def _is_merged(there: Repository, tip: str, base: str) -> bool:
-    """Return True if the branch `tip` has commits beyond `base`, and the checked-out branch contains all of them.
+    """Return True if the branch `tip` has commits beyond `base`, and the checked-out branch has them all.
 
-    A commit with the same patch as one of them counts as that commit.
+    A commit with an equal patch counts as the commit.
     """
     made = there.git("rev-list", "--count", tip, f"^{base}")
     if not made.ok or made.text == "0":
@@ -186,14 +165,9 @@ MAX_PATCH_CHARACTERS = 1_000_000
 
 
 def compare(references: Sequence[str], processes: Processes, *, patch: bool = False) -> list[Compared]:
-    """Compare the workers that `references` name. Without names, compare the last fan-out: forks that got one prompt
-    together.
+    """Compare the workers that `references` name; without names, the last fan-out: forks that got one prompt together.
 
-    With `patch`, each entry contains the full diff of the worker's changes.
-
-    Raises:
-        NotFound: there is no such worker, or there was no fan-out.
-        Usage: a reference matches several workers.
+    With `patch`, each entry contains the full diff of the worker's changes. Raise `NotFound` without a fan-out.
     """
     with Registry() as registry:
         workers = [registry.get(one) for one in references] or last_fan_out(
@@ -208,7 +182,7 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
 
 
 def grouped_by_start(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord]]]:
-    """Yield one list for each prompt: the groups of workers that were started together with this prompt.
+    """Yield for each prompt the groups of workers that were started together with it.
 
     `workers` must be newest first; the groups, and the workers in each group, are too.
     """
@@ -223,12 +197,10 @@ def grouped_by_start(workers: Sequence[WorkerRecord]) -> Iterator[list[list[Work
 
 
 def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
-    """Return the newest group of workers that received one prompt together. `workers` has all workers, newest first.
-
-    The result is sorted by the numbers in the workers' names, since their order in the registry is random.
+    """Return the newest group of workers that received one prompt together, by the numbers in their names.
 
     Raises:
-        NotFound: no two workers received a prompt together.
+        NotFound: no two of the `workers` (newest first) received a prompt together.
     """
     for newest, *_ in grouped_by_start(workers):
         if len(newest) > 1:
@@ -249,7 +221,7 @@ def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Com
 
 
 def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
-    """Return the comparison entry `one`, completed with the answer, times and tokens from the worker's log."""
+    """Return the comparison entry `one` with the answer, times and tokens from the worker's log."""
     try:
         session, log = _session(worker)
         own = worker.own_part(session)
@@ -272,10 +244,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
 
 
 def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
-    """Return the comparison entry `one`, completed with the changes in the worker's worktree.
-
-    With `patch`, the entry also has the full diff of the changes.
-    """
+    """Return the comparison entry `one` with the changes in the worker's worktree, as a full diff if `patch`."""
     if not (worker.worktree and worker.base_commit):
         return replace(one, notes=(*one.notes, "Its changes are not known: it has no worktree of its own"))
     if not Path(worker.worktree).is_dir():

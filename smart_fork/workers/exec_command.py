@@ -9,10 +9,9 @@ from pathlib import Path
 
 
 def main(path: Path) -> None:
-    """Read a command from the file `path`, delete the file, and replace this process with the command.
+    """Read a command from the JSON file `path`, delete the file, and replace this process with the command.
 
-    The command usually gets this process's directory and environment. The file can name another directory (`cwd`), a
-    full environment (`env`), or variables to add (`given`).
+    The file can name a directory (`cwd`), a full environment (`env`), or variables to add (`given`).
     """
     command = json.loads(path.read_bytes())
     path.unlink()

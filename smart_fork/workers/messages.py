@@ -1,11 +1,11 @@
 """Messages to workers (agents that smart-fork started).
 
-A message is typed into a running worker's terminal. If the worker has no terminal, its session is resumed with the
-message as the prompt.
+A message is typed into a running worker's terminal. Without a terminal, its session is resumed with the message as the
+prompt.
 
-The rules follow Claude Code 2.1 and Codex 0.169. In pasted text, newlines are part of the text. Enter does not submit
-a line that ends with a backslash, or with a file name after ``@``. The agent keeps text that is typed while it works,
-and reads the text when its work is done.
+The rules follow Claude Code 2.1 and Codex 0.169. In pasted text, newlines are part of the text. Enter does not submit a
+line that ends with a backslash, or with a file name after ``@``. The agent keeps text that is typed while it works, and
+reads the text when its work is done.
 """
 
 from __future__ import annotations
@@ -51,15 +51,13 @@ def message_worker(
     reference: str, text: str, *, queue: bool = False, answer: bool = False,
     meant: Callable[[str | None], bool] = lambda _asked: True, around: Machine | None = None,
 ) -> WorkerMessaged:  # fmt: skip
-    """Send `text` to a worker (an agent that smart-fork started).
+    """Send `text` to a worker (an agent that smart-fork started), or to a later one that continues its session.
 
-    If the worker has ended and a later worker continues its session, the later worker receives the message. With
-    `queue`, a working agent reads the message when its work is done. With `answer`, the worker must show a question,
-    and `text` is the number of the option to choose. The option is chosen only if `meant` accepts the question's text.
+    With `queue`, a working agent reads the message when its work is done. With `answer`, `text` is the number of an
+    option of the worker's question, and is chosen only if `meant` accepts the question's text.
 
     Raises:
         Usage: the text is empty, or there is no such option.
-        NotFound: there is no such worker.
         ForkRefused: the worker is working (without `queue`), waits for an answer (without `answer`), or is unreachable.
         ProgramFailed: the worker does not accept the typed text, or its session could not be resumed.
     """
@@ -75,12 +73,7 @@ def message_worker(
 
 
 def typed_text(text: str) -> str:
-    """Return `text` without control characters, and changed so that every agent takes it as a message, not as a
-    command.
-
-    Raises:
-        Usage: the remaining text is empty or too long.
-    """
+    """Return `text` so that every agent takes it as a message, not as a command; raise `Usage` if it is empty."""
     said = ForkPlan.plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
     if not said:
         raise Usage("The message is empty", advice('Write one: smart-fork message ID "…"', tool="Give message."))
@@ -91,10 +84,7 @@ def typed_text(text: str) -> str:
 def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
     """Return a plan that resumes the worker's session with the prompt `text`, without a terminal window.
 
-    The resumed agent keeps the worker's id and permissions.
-
-    Raises:
-        ForkRefused: the worker's session is unknown.
+    The worker's id and permissions stay. Raise `ForkRefused` if its session is unknown.
     """
     if not worker.session_id:
         raise ForkRefused(
@@ -115,10 +105,7 @@ def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:
-    """Move the selection to option `number` of the question on the screen, with arrow keys.
-
-    After each key press, wait until the screen has changed.
-    """
+    """Move the selection to option `number` of the question on the screen, with arrow keys, one screen change each."""
     for _ in question.options:
         asked = typist.asked()
         if asked is None or not question.is_also(asked) or asked.marked == number:
@@ -133,7 +120,7 @@ def _mark(typist: Typist, question: Question, number: str) -> None:
 
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
-    """Hold a lock for a worker, so that two processes cannot type into the worker's terminal at the same time."""
+    """Hold a lock for a worker, so that two processes cannot type into its terminal at one time."""
     with held_file(private_dir(state_home() / "locks") / f"{worker.id}.lock", TURN_SECONDS) as ours:
         if not ours:
             raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.")
@@ -201,10 +188,7 @@ class _Talk:
         return "typed"
 
     def _is_queued(self, text: str) -> bool:
-        """Pass the message to the agent's own command for queued messages, which needs no window.
-
-        Return True on success, False if the agent has no such command or the command failed.
-        """
+        """Pass the message to the agent's own command for queued messages, if it has one. Return True on success."""
         worker, around = self.worker, self.around
         agent = AGENTS[worker.agent]
         verb = agent.presence.queue(worker.session_id or "", text, around.processes.running) if agent.presence else ()
@@ -281,9 +265,7 @@ class _Talk:
         return "resumed"
 
     def _ended(self, place: WorkerPlace, started: WorkerLocation, how: str) -> ProgramFailed:
-        """Record in the registry that the worker has ended. Return an error that says `how`, with the worker's last
-        output.
-        """
+        """Record that the worker has ended. Return an error that says `how`, with the worker's last output."""
         said = place.ended(started, self.around.processes, self.around.env)
         self.registry.set_state(self.worker.id, "ended")
         return ProgramFailed(f"{self.worker.id} {how}: {ending(said or NOTHING, 500) or 'it said nothing'}")
@@ -295,9 +277,7 @@ class _Talk:
         return self.watcher.look(self.worker, self.registry)
 
     def _written(self) -> int:
-        """Return the size of the worker's log in bytes; 0 without a log. A larger log shows that the worker took the
-        message.
-        """
+        """Return the size of the worker's log in bytes: a larger log shows that it took the message."""
         path = self.watcher.log_of(self.worker)
         try:
             return path.stat().st_size if path else 0

@@ -1,7 +1,7 @@
-"""Places in which a worker (an agent that smart-fork started) can run, and typing into a worker's terminal.
+"""Places in which a worker (an agent that smart-fork started) can run, and typing into its terminal.
 
-Here are the base class of all kinds of places, and three kinds: a background process, a background session managed by
-the agent, and the current terminal.
+Here are the base class, and the places without a window of their own: a background process, the agent's own background
+sessions, and the current terminal.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ _HANDED_OVER = ".command.json"
 class WorkerLocation:
     """The location of a running worker: its process, its terminal, its output file (`log`).
 
-    `attach` is the command that shows the worker to a person. `worker_id` is the id of the worker to which the process
-    belongs.
+    `attach` is the command that shows the worker to a person. `worker_id` is the worker that owns the process.
     """
 
     terminal_id: str | None = None
@@ -65,10 +64,7 @@ class WorkerLocation:
 
 
 class WorkerPlace:
-    """A kind of place to run a worker, such as a tmux window.
-
-    Arguments are passed to the agent unchanged, without a shell.
-    """
+    """A kind of place to run a worker, such as a tmux window. Arguments reach the agent without a shell."""
 
     #: The place's name, and its only agent, if it has one.
     name: str
@@ -82,10 +78,7 @@ class WorkerPlace:
 
     @property
     def restarts(self) -> bool:
-        """Return True if this kind of place has no window to type in.
-
-        Messages are then sent by resuming the worker's session.
-        """
+        """Return True without a window to type in: messages are then sent by resuming the worker's session."""
         return self.headless or self.agent is not None
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
@@ -93,19 +86,13 @@ class WorkerPlace:
         return True
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment variables that a program in this kind of place has besides those that its starter
-        passes.
-
-        In a tmux window, for example, these are the tmux server's.
-        """
+        """Return the environment variables that a program gets from the place, such as the tmux server's."""
         return {}
 
     def start(
         self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
     ) -> WorkerLocation:
-        """Start the plan's command in a new place of this kind. Return where it runs.
-
-        Its environment is exactly `env`, if this kind of place allows that.
+        """Start the plan's command in a new place of this kind, with exactly `env` if possible. Return where it runs.
 
         Raises:
             SmartForkError: the command could not be started.
@@ -121,7 +108,7 @@ class WorkerPlace:
         return is_running(started, processes)
 
     def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
-        """Return the question that the worker waits on, if this kind of place can tell; otherwise an empty string."""
+        """Return the question that the worker waits on, if this kind of place can tell; else an empty string."""
         return ""
 
     def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
@@ -133,8 +120,7 @@ class WorkerPlace:
         return None
 
     def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """Paste `text` into the worker's terminal in one piece, without submitting it. No character in it acts as a
-        key.
+        """Paste `text` into the worker's terminal in one piece, without submitting it; no character acts as a key.
 
         Raises:
             ForkRefused: such a place takes no input, the worker has ended, or its process may be another program's.
@@ -142,15 +128,11 @@ class WorkerPlace:
         raise ForkRefused(*self.untyped)
 
     def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """Press one of `KEYS` in the worker's terminal.
-
-        Raises:
-            ForkRefused: see `paste`.
-        """
+        """Press one of `KEYS` in the worker's terminal; refuse as `paste` does."""
         raise ForkRefused(*self.untyped)
 
     def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        """Ask the worker to end, and close its window. The worker may still be ending when this method returns.
+        """Ask the worker to end, and close its window. It may still be ending when this method returns.
 
         Raises:
             ForkRefused: the process with the worker's id may be another program's.
@@ -169,9 +151,9 @@ def location_of(worker: WorkerRecord) -> WorkerLocation:
 
 
 def is_running(started: WorkerLocation, processes: Processes) -> bool:
-    """Return True if the worker's own process still runs.
+    """Return True if the worker's own process still runs: it must have the worker's id in its environment.
 
-    The system reuses process ids, so the process must also have the worker's id in its environment.
+    The system reuses process ids.
     """
     if started.pid is None:
         return False
@@ -182,8 +164,7 @@ def is_running(started: WorkerLocation, processes: Processes) -> bool:
 def has_ended(started: WorkerLocation, processes: Processes) -> bool:
     """Return True if the worker's process has ended, or if its process id belongs to another worker now.
 
-    Unlike in `is_running`, a process without any worker's id in its environment counts as the worker's: it may be a
-    starter that is about to become the agent.
+    A process without any worker's id in its environment may be a starter that is about to become the agent.
     """
     if started.pid is None:
         return False
@@ -192,11 +173,7 @@ def has_ended(started: WorkerLocation, processes: Processes) -> bool:
 
 
 def require_ours(started: WorkerLocation, processes: Processes) -> int:
-    """Return the id of the worker's process, after checking that it really is this worker's.
-
-    Raises:
-        ForkRefused: there is no such process, or it is not the worker's.
-    """
+    """Return the id of the worker's process; refuse (`ForkRefused`) if it is gone or not the worker's."""
     if started.pid is None or not is_running(started, processes):
         raise ForkRefused("Its process has ended, or another process has its id")
     return started.pid
@@ -219,10 +196,7 @@ def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> li
 
 
 def remove_command_file(command: Sequence[str]) -> None:
-    """Delete the private file that `command_through_file` wrote for this command: the command will not be started.
-
-    If it wrote no file for the command, do nothing.
-    """
+    """Delete the private file that `command_through_file` may have written for a command that is not started."""
     if command[-1].endswith(_HANDED_OVER):
         Path(command[-1]).unlink(missing_ok=True)
 
@@ -243,11 +217,9 @@ class Typist:
     around: Machine
 
     def type(self, text: str) -> None:
-        """Paste `text`, and wait until the screen shows it: an Enter pressed earlier could be taken as a part of the
-        text.
+        """Paste `text`, and wait until the screen shows it: an earlier Enter could be taken as a part of it.
 
         Raises:
-            ForkRefused: see `WorkerPlace.paste`.
             ProgramFailed: the agent does not accept the typed text.
         """
         for _ in range(_TRIES):
@@ -285,11 +257,10 @@ class Typist:
         return self.screen.question(mask_screen(self.shown() or ""))
 
     def holds(self, text: str) -> bool:
-        """Return True if the input line on the worker's screen holds `text`."""
         return self.screen.holds(self.shown() or "", text)
 
     def wait(self, look: Callable[[], bool], seconds: float) -> bool:
-        """Call `look` until it returns True, for at most `seconds`. Return the last result of `look`."""
+        """Call `look` until it returns True, for at most `seconds`. Return its last result."""
         deadline = self.around.clock.now() + seconds
         while not (found := look()) and self.around.clock.now() < deadline:
             self.around.clock.sleep(_LOOK_SECONDS)
@@ -305,9 +276,7 @@ _FIRST_WORD = re.compile(r"\A\S*")
 
 
 class ProcessPlace(WorkerPlace):
-    """A background process as the place of a worker: the agent runs without a terminal, answers its prompt, and
-    ends.
-    """
+    """A background process as a worker's place: the agent runs without a terminal, answers its prompt, and ends."""
 
     name = "process"
     headless = True
@@ -348,9 +317,7 @@ _listed: dict[tuple[str | None, ...], tuple[float, Mapping[str, BackgroundSessio
 
 @dataclass(frozen=True, slots=True)
 class BackgroundPlace(WorkerPlace):
-    """A background session that the agent itself manages, as the place of a worker. The place's name is the agent's
-    name.
-    """
+    """A background session that the agent itself manages, as a worker's place, named as the agent."""
 
     name: str
     agent: AgentName
@@ -411,7 +378,7 @@ class BackgroundPlace(WorkerPlace):
         return row.asks if row else ""
 
     def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`. The conversation is not deleted."""
+        """Stop the session; its conversation is not deleted."""
         env = self._around(started, env)
         done = self._told(processes, env, "stop", started.terminal_id or "")
         if not done.ok:
@@ -437,9 +404,7 @@ class BackgroundPlace(WorkerPlace):
         return processes.run(argv, cwd=Path(os.sep), env=env, timeout=VERB_SECONDS, whom=words[0])
 
     def _around(self, started: WorkerLocation, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return `env` with the agent home directory (one for each of a person's accounts) that has the worker's
-        session.
-        """
+        """Return `env` with the agent home directory (one for each account) that has the worker's session."""
         with self._home(started):
             return {**env, **AGENTS[self.agent].home.environment()}
 
@@ -449,9 +414,7 @@ class BackgroundPlace(WorkerPlace):
 
 
 class HerePlace(WorkerPlace):
-    """The current terminal as the place of a worker: this process is replaced by the agent, which then uses the
-    terminal.
-    """
+    """The current terminal as a worker's place: this process is replaced by the agent."""
 
     name = "here"
     untyped = "It runs in a person's own terminal", "Go to that terminal."
@@ -461,7 +424,6 @@ class HerePlace(WorkerPlace):
     def start(
         self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
     ) -> WorkerLocation:
-        """See `WorkerPlace.start`. This process is replaced by the agent, so the method does not return."""
         sys.stdout.flush()
         with contextlib.suppress(OSError):  # what stderr has not taken is lost, and the agent starts
             sys.stderr.flush()

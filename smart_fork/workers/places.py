@@ -1,7 +1,5 @@
 """All kinds of places in which a worker (an agent that smart-fork started) can run, checks that workers are alive, and
 recovery after crashes.
-
-A new kind of place is one class, and one line in this module.
 """
 
 from __future__ import annotations
@@ -39,11 +37,9 @@ PLACES: tuple[WorkerPlace, ...] = (
 
 
 def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
-    """Return the kind of place called `name`. Without a name, return tmux if it is installed, otherwise a background
-    process.
+    """Return the kind of place called `name`; without a name, tmux if it is installed, else a background process.
 
-    If `name` means an agent's own background sessions, and the installed agent has none, return a background process
-    instead.
+    An installed agent without background sessions of its own also gets a background process.
 
     Raises:
         Usage: there is no such place.
@@ -64,11 +60,7 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
 
 
 def place_of(worker: WorkerRecord) -> WorkerPlace:
-    """Return the kind of place in which a registered worker was started.
-
-    Raises:
-        NotFound: this version of smart-fork knows no such place.
-    """
+    """Return the kind of place in which a registered worker was started; raise `NotFound` for an unknown one."""
     place = next((known for known in PLACES if known.name == worker.place), None)
     if place is None:
         raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")
@@ -86,10 +78,7 @@ BECOMING_SECONDS = 60.0
 def is_alive(
     worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
 ) -> bool:
-    """Return True if a worker still has a process or a window.
-
-    The registry row `worker` can be out of date, so the system is asked.
-    """
+    """Return True if a worker still has a process or a window. The system is asked: its row can be out of date."""
     if worker.is_over:
         return False
     began = seconds_in(worker.started_at)
@@ -127,9 +116,9 @@ def _is_being_made(worker: WorkerRecord, processes: Processes, now: float, began
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:
-    """Return True if the worker's process may be about to become the agent: it has just begun in a terminal.
+    """Return True if the worker's process, which has just begun in a terminal, may be about to become the agent.
 
-    Such a process lacks the worker's id in its environment, by which the agent's process is recognized later.
+    It lacks the worker's id in its environment, by which the agent's process is recognized later.
     """
     if began is None or now - began >= BECOMING_SECONDS:
         return False
@@ -151,8 +140,8 @@ def reconcile(
 ) -> tuple[list[WorkerRecord], list[WorkerRecord]]:
     """Change the registry to match what runs on this machine. A second call changes nothing.
 
-    Return the workers that were found to have ended, and the workers whose session was identified now. Workers that
-    cannot be checked stay unchanged.
+    Return the workers that have ended, and those whose session was identified now. Workers that cannot be checked stay
+    unchanged.
     """
     moment_now = time.time() if now is None else now
     panes = Panes(processes, env)
@@ -170,10 +159,9 @@ def tree_of(worker: WorkerRecord) -> Worktree | None:
 
 
 def undo_cut_off(registry: Registry, around: Machine) -> None:
-    """Delete the worktrees and log copies that were made for workers whose start was cut off.
+    """Delete the worktrees and log copies made for workers whose start was cut off, or leave them to the next call.
 
-    A start is cut off if smart-fork dies before the agent runs. If a worktree cannot be removed now, the next call
-    tries again.
+    A start is cut off if smart-fork dies before the agent runs.
     """
     for worker in registry.workers(states=["starting", "failed"]):
         tree, copy = tree_of(worker), Path(worker.copied_to) if worker.copied_to else None
@@ -196,9 +184,7 @@ def undo_cut_off(registry: Registry, around: Machine) -> None:
 
 
 def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
-    """Delete the log copy made for a worker. Keep it if its session was continued in it, or if no other log has the
-    session.
-    """
+    """Delete the log copy made for a worker, unless its session was continued in it, or no other log has it."""
     reader = READERS[worker.agent]
     if copy.is_file():
         session = reader.read(copy).session
@@ -209,9 +195,7 @@ def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
 
 
 def recover() -> None:
-    """Change the worker registry, if it exists, to match what runs on this machine. Servers do this once when they
-    start.
-    """
+    """Change the worker registry, if it exists, to match what runs on this machine, as servers do when they start."""
     if not has_registry():
         return
     try:
@@ -222,10 +206,7 @@ def recover() -> None:
 
 
 def _marked(worker: WorkerRecord) -> int | None:
-    """Return the id of the process that has the worker's id in its environment. Its child processes are not counted.
-
-    Return `None` if there is no such process, or several.
-    """
+    """Return the id of the only process, besides its children, that has the worker's id in its environment."""
     import psutil  # takes a while, and only a server asks
 
     above: dict[int, int] = {}

@@ -115,7 +115,7 @@ class Registry:
     """The open worker registry, a context manager. Several processes may have it open."""
 
     def __init__(self, path: Path | None = None, *, patience: int = BUSY_MILLISECONDS) -> None:
-        """Open the registry. If another process is writing, wait for it up to `patience` milliseconds.
+        """Open the registry, waiting up to `patience` milliseconds for a writing process.
 
         Raises:
             RegistryUnavailable: the file is damaged or unusable; raised also on leaving the context.
@@ -146,9 +146,8 @@ class Registry:
     ) -> WorkerRecord:  # fmt: skip
         """Register a worker before its start, under a unique id. Secrets are masked here and in all later updates.
 
-        A worker without a name is named by its id. With `numbered`, a name that a running worker has gets a number
-        appended. `admit` is called with the running workers, and can refuse the new one by raising. No other process
-        can register a worker between that check and this registration.
+        Its default name is its id. With `numbered`, a running worker's name gets a number appended. `admit` gets the
+        running workers, and can refuse the new one by raising; no other process can register a worker meanwhile.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
@@ -177,17 +176,17 @@ class Registry:
         return self._by_id(identity)
 
     def set_planned(self, identity: str, tree: Tree) -> WorkerRecord:
-        """Record the worktree that is about to be made for a worker. If the start is cut off, it can be removed."""
+        """Record the worktree that is about to be made for a worker, for its removal if the start is cut off."""
         return self._set(identity, _TREE, *tree)
 
     def set_copying(self, identity: str, path: Path) -> WorkerRecord:
-        """Record the log copy that is about to be made for a worker. If the start is cut off, it can be deleted."""
+        """Record the log copy that is about to be made for a worker, for its removal if the start is cut off."""
         return self._set(identity, "copied_to = ?", str(path))
 
     def set_ready(
         self, identity: str, *, cwd: Path, tree: Tree | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
-        """Record a worker's directory, worktree, start time, and its session's id, if it is a new session."""
+        """Record a worker's directory, worktree, start time, and the id of its new session, if any."""
         values = (str(cwd), _iso(now), *(tree or (None, None, None)))
         return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
@@ -228,7 +227,7 @@ class Registry:
         return self._set(identity, "pid = NULL")
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
-        """Record that the worker `seen`, read as running, has ended. If it was resumed meanwhile, return `None`."""
+        """Record that the worker `seen`, read as running, has ended; return `None` if it was resumed meanwhile."""
         with immediate(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
@@ -240,10 +239,7 @@ class Registry:
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
     def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
-        """Remove text that the user withdrew (deleted everywhere) from a worker's row.
-
-        Replace the row's name, prompt and command, and clear its question.
-        """
+        """Remove text that the user withdrew (deleted everywhere) from a worker's row, by other values."""
         words = orjson.dumps(list(command)).decode()
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
 
@@ -271,7 +267,7 @@ class Registry:
     def get(self, reference: str) -> WorkerRecord:
         """Return the worker with this id, session id, terminal or name, or with a unique beginning of an id.
 
-        If several have the same name or terminal, running workers come before ended ones, newer before older.
+        Running workers come before ended ones, newer before older.
 
         Raises:
             NotFound: the caller may see no such worker.
@@ -394,7 +390,7 @@ class Registry:
 
     @classmethod
     def known_workers(cls) -> list[WorkerRecord]:
-        """Return all workers, newest first. Without a registry, return an empty list, and create no registry."""
+        """Return all workers, newest first; none without a registry, which is not created."""
         if not has_registry():
             return []
         with Registry() as registry:
@@ -402,7 +398,7 @@ class Registry:
 
     @classmethod
     def known_worker(cls, session_id: str) -> WorkerRecord | None:
-        """Return the worker that has or had this session. Without a registry, return `None`, and create no registry."""
+        """Return the worker that has or had this session; `None` without a registry, which is not created."""
         if not has_registry():
             return None
         with Registry() as registry:
@@ -442,7 +438,7 @@ def open_database(path: Path, patience: int) -> apsw.Connection:
 
 
 def registry_error(path: Path, error: apsw.Error) -> RegistryUnavailable:
-    """Return a database `error` as an error of the registry, with advice. A damaged file is kept, with all its data."""
+    """Return a database `error` as an error of the registry, with advice. A damaged file is kept."""
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return RegistryUnavailable(
             f"The register of workers, {path}, is damaged: {error}",

@@ -1,9 +1,8 @@
-"""Observation of workers (agents that smart-fork started): listing them, their activity and messages, and waiting for
-them.
+"""Observes workers (agents that smart-fork started): their list, their activity and messages, and waiting for them.
 
 There are three sources. An agent's hooks report when it begins, stops and asks. The end of its log shows the same a
-moment later. Its screen shows questions that neither hooks nor log have recorded. The newer report of hooks and log
-counts. If that report is "idle", the screen is not read.
+moment later. Its screen shows questions that neither has recorded. The newer report of hooks and log counts. If that is
+"idle", the screen is not read.
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ SETTLED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a worker is doing, as found from its process, hooks, log and screen.
+    """The activity of a worker, as found from its process, hooks, log and screen.
 
-    `question` is the question that the worker waits on. `said` is the last output of an ended worker. `first_answer`
-    has the tokens of the worker's first answer, if its log tells them.
+    `question` is what it waits on. `said` is the last output of an ended worker. `first_answer` has the tokens of its
+    first answer, if known.
     """
 
     state: State
@@ -92,10 +91,7 @@ class WorkerReader:
         self._searched: dict[str, float] = {}
 
     def look(self, worker: WorkerRecord, registry: Registry) -> Observation:
-        """Return what `worker` is doing.
-
-        If it has ended, or if its session can be identified only now, record that in the registry.
-        """
+        """Return what `worker` is doing. Its end, or a session identified only now, is recorded in the registry."""
         worker = self._with_session(worker, registry)
         wrote, took = self._activity(worker)
         at = wrote.at or worker.status_at or worker.started_at
@@ -151,9 +147,7 @@ class WorkerReader:
         return known
 
     def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
-        """Return the worker with its session id. If the registry lacks the id, search the newest logs for the
-        session.
-        """
+        """Return the worker with its session id, searched in the newest logs if the registry lacks it."""
         now = self.around.clock.now()
         if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
             return worker
@@ -182,7 +176,7 @@ class WorkerReader:
         return wrote, took
 
     def _ended(self, worker: WorkerRecord) -> Masked | None:
-        """Return the last output of a worker that has ended, which may be empty; `None` if the worker still runs."""
+        """Return the last output, maybe empty, of a worker that has ended; `None` if the worker still runs."""
         around = self.around
         if is_alive(worker, around.processes, around.env, around.clock.now()):
             return None
@@ -198,9 +192,7 @@ class WorkerReader:
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
-        """Return the worker's status and question, as reported by its hooks or by its log, whichever report is
-        newer.
-        """
+        """Return the worker's status and question, from the newer report of its hooks and its log."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
             return worker.status, Question(mask(worker.status_note)) if asks else None
@@ -223,7 +215,7 @@ class WorkerReader:
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
-        """Return the answer about a worker and what it is doing. The answer always has both ids: worker and session."""
+        """Return the answer about a worker and what it is doing."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
@@ -240,10 +232,7 @@ class WorkerReader:
             return None
 
     def own_messages(self, worker: WorkerRecord) -> list[Message]:
-        """Return the worker's messages since its start, numbered as in its session.
-
-        Secrets are masked, and long texts shortened.
-        """
+        """Return the worker's messages since its start, numbered as in its session, masked and shortened."""
         session = self.session_of(worker)
         start = len(session.turns) - len(worker.own_part(session)) if session else 0
         if session is None or not any(number >= start for number, _ in session.messages):
@@ -252,9 +241,7 @@ class WorkerReader:
         return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
     def last_words(self, worker: WorkerRecord, seen: Observation) -> Masked:
-        """Return the last message of the worker's agent. If the agent wrote none, return the output of the ended
-        worker.
-        """
+        """Return the last message of the worker's agent; without one, the output of the ended worker."""
         said = [message.text for message in self.own_messages(worker) if message.role == "assistant"]
         if said:
             return beginning(said[-1], LAST_WORDS_CHARACTERS)
@@ -267,12 +254,9 @@ def list_workers(
 ) -> tuple[WorkerState, ...]:
     """Return the workers of `project`, or of all projects if `None`, newest first.
 
-    Ended workers are left out unless `include_closed`. But a fork in a background process ends when it has answered,
-    so it stays in the list for a day, until a person closes or resumes it. Windows that other programs opened in
-    smart-fork's tmux sessions are listed with agent ``?``.
-
-    Raises:
-        Usage: there is no such agent.
+    Ended workers are left out unless `include_closed`. A fork in a background process, which ends when it has answered,
+    stays in the list for a day, until a person closes or resumes it. Windows that other programs opened in smart-fork's
+    tmux sessions are listed with agent ``?``.
     """
     agents = AGENTS.selected(agent)
     watcher = WorkerReader(around)
@@ -298,14 +282,9 @@ def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerReade
 
 
 def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:
-    """Return a worker's last exchanges (a prompt and its answer) from its log, without the part copied from its
-    parent.
+    """Return a worker's last exchanges (prompts with answers) from its log, without those of its parent.
 
-    The returned `messages` are numbered as in the session. `earlier` counts the worker's own messages before them.
-
-    Raises:
-        Usage: `exchanges` is below 1.
-        NotFound: there is no such worker.
+    Messages are numbered as in the session. `earlier` counts the worker's own messages before them.
     """
     if exchanges < 1:
         raise Usage(f"exchanges must be at least 1, not {exchanges}")
@@ -385,11 +364,10 @@ def wait_workers(
     references: Sequence[str], *, any_of: bool = False, timeout: float | None = None,
     told: WaitProgress = lambda _done, _of, _seconds: None, around: Machine | None = None,
 ) -> WorkersWaited:  # fmt: skip
-    """Wait until all named workers have settled, for at most `timeout` seconds. With `any_of`, one settled worker is
-    enough.
+    """Wait until all named workers (with `any_of`, one) have settled, for at most `timeout` seconds.
 
-    A worker has settled if it is idle, waits for an answer, or has ended. `told` is called after each look, with the
-    number of settled workers, the number of all, and the seconds passed. The answer has each worker's last message.
+    A worker has settled if it is idle, waits for an answer, or has ended. `told` is called after each look. The answer
+    has each worker's last message.
 
     Raises:
         Usage: no worker is named, or `timeout` is negative.

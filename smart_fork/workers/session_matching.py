@@ -1,6 +1,6 @@
 """Finds the session of a worker (an agent that smart-fork started) if the agent chose the session's id itself.
 
-A worker and a session match by the beginning of the session's log: directory, start time, parent and first prompt.
+They match by the beginning of the session's log: directory, start time, parent and first prompt.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker that has or had a session, according to the registry.
+    """Return the worker that has or had a session; else the only one with an unknown session that matches it.
 
-    If the registry names none, return the only worker with an unknown session that matches this session, if any.
     `prompt` is the session's current prompt, if known.
     """
     known = registry.of_session(session_id)
@@ -38,7 +37,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the running worker whose session is unknown and can be this one. If several can have it, return `None`."""
+    """Return the running worker whose session is unknown and can be this one, unless several can have it."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -49,11 +48,7 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return pairs (worker, session id) for workers whose session is unknown, if exactly one session matches the
-    worker.
-
-    A session that matches several such workers is left out.
-    """
+    """Return (worker, session id) for workers with an unknown session, if each fits exactly one of the others."""
     waiting = [
         worker
         for worker in registry.workers()
@@ -105,7 +100,7 @@ def _began_so(log: Path, worker: WorkerRecord) -> bool:
 
 
 def _first_prompt(log: Path, worker: WorkerRecord) -> str:
-    """Return the first prompt after the worker's start, from the log; empty if the log has no such prompt yet."""
+    """Return the first prompt after the worker's start, from the log; empty if there is none yet."""
     try:
         session = READERS[worker.agent].read(log).session
     except OSError:
@@ -116,9 +111,7 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
-    """Return True if `said`, from a log, is the worker's `prompt`. Secrets in `prompt` are masked, so `said` is masked
-    too.
-    """
+    """Return True if `said`, from a log, is the worker's `prompt`, in which secrets are masked."""
     told = mask(said.strip())
     try:
         return bool(told) and told in (prompt.strip(), ForkPlan.plain_prompt(prompt).strip())

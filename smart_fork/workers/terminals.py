@@ -80,10 +80,7 @@ _PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A tmux window that belongs to this smart-fork home (its data directory).
-
-    It can be in a tmux session of this home, or in one that another home opened for the same project.
-    """
+    """A tmux window that belongs to this smart-fork home (its data directory), maybe in another home's tmux session."""
 
     terminal_id: str
     pid: int
@@ -93,19 +90,16 @@ class Window:
 
 
 class TmuxPlace(WorkerPlace):
-    """A tmux window as the place of a worker. The window stays open after the agent has ended, to show its last
-    output.
-    """
+    """A tmux window as a worker's place. It stays open after the agent has ended, to show its last output."""
 
     name = "tmux"
     delivers = frozenset[Delivery]({"argument", "typed"})
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Return True if tmux is installed."""
         return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `WorkerPlace.inherited`. Return the environment of the tmux server, which a person may have started."""
+        """Return the environment of the tmux server, which a person may have started."""
         told = _run(processes, env, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
@@ -152,7 +146,7 @@ class TmuxPlace(WorkerPlace):
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `WorkerPlace.exit_status`. tmux may know the status only after a while; tmux 3.3 sometimes never does."""
+        """Return the exit status, which tmux may know only after a while; tmux 3.3 sometimes never does."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, processes, env)
             if not dead or status:
@@ -183,7 +177,7 @@ class TmuxPlace(WorkerPlace):
             raise ProgramFailed(f"tmux could not press {key}: {done.complaint}")
 
     def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`. If the worker has ended already, its window is closed too."""
+        """Close the worker's window, also if the worker has ended already."""
         dead, _ = self._pane(started, processes, env)
         if dead is None:
             return
@@ -196,9 +190,7 @@ class TmuxPlace(WorkerPlace):
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
 
     def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
-        """Return the tmux windows that belong to this smart-fork home (its data directory); an empty list if tmux does
-        not run.
-        """
+        """Return the tmux windows that belong to this smart-fork home (its data directory), if tmux runs."""
         # Of a program that is just being started nobody knows yet where it works.
         cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
         form = f"#{{{OWNER}}}\t#{{pane_id}}\t{_PID}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
@@ -213,8 +205,7 @@ class TmuxPlace(WorkerPlace):
     def _pane(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
         """Return (ended, exit status) of the process in the worker's window. The status is negative for a signal.
 
-        If the window is gone, return (None, ""). A restarted tmux uses the same window ids again, so the window counts
-        as gone if it has another process id.
+        If the window is gone, return (None, ""). A restarted tmux uses its id again, so the process id must fit, too.
         """
         how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"
@@ -258,20 +249,14 @@ class TmuxPlace(WorkerPlace):
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """Return the command `argv` in a form for tmux. Usually that is `argv` itself.
-
-        If it is too long, or environment variables are `given`, return a short command that reads both from a private
-        file.
-        """
+        """Return the command `argv`, or a short one that reads it and `given` variables from a private file."""
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
         return command_through_file(worker, {"argv": list(argv), "given": given})
 
 
 class Panes:
-    """The panes (parts of windows) of the tmux server with their process ids. tmux is asked once, when they are first
-    needed.
-    """
+    """The panes (parts of windows) of the tmux server with their process ids. tmux is asked once."""
 
     def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
         self._processes, self._env = processes, env
@@ -281,7 +266,7 @@ class Panes:
         return self._pids.get(pane or "")
 
     def pane_of(self, pid: int) -> str | None:
-        """Return the id of the pane in which the process `pid` runs; `None` if the process is in no pane."""
+        """Return the id of the pane in which the process `pid` runs, if any."""
         return next((pane for pane, other in self._pids.items() if other == pid), None)
 
     @cached_property
@@ -295,9 +280,7 @@ class Panes:
 
 
 def session_name(directory: Path) -> str:
-    """Return the name of the tmux session for the project of `directory`. All worktrees of a project share one
-    session.
-    """
+    """Return the name of the tmux session for the project of `directory`, which all its worktrees share."""
     project = project_of(directory)
     key = Path(project.key)
     folder = key.parent if project.git and key.name.startswith(".") else key
@@ -306,10 +289,7 @@ def session_name(directory: Path) -> str:
 
 
 def _owner() -> str:
-    """Return an id for this smart-fork home (its data directory): a hash without special characters.
-
-    tmux sessions and windows store it in the tmux option `OWNER`.
-    """
+    """Return an id for this smart-fork home (its data directory), stored in the tmux option `OWNER`."""
     return hashlib.sha256(os.fsencode(state_home().resolve())).hexdigest()[:16]
 
 
@@ -342,9 +322,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """An iTerm2 tab to open: its `title`, and the command to run in it (`hands_over`), with directory and
-    environment.
-    """
+    """An iTerm2 tab to open: its title, and the command to run in it (`hands_over`), with directory and environment."""
 
     title: str
     hands_over: Mapping[str, Any]
@@ -356,7 +334,7 @@ def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Ta
 
 
 class ITerm2Place(WorkerPlace):
-    """A new tab in the front window of iTerm2, as the place of a worker."""
+    """A new tab in the front window of iTerm2, as a worker's place."""
 
     name = "iterm2"
     delivers = frozenset[Delivery]({"argument", "typed"})
@@ -389,9 +367,7 @@ class ITerm2Place(WorkerPlace):
         return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
 
     def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`. The tab closes when the agent ends, so the text says only that, without the last
-        output.
-        """
+        """Return a text after the worker's end; its last output is lost, because the tab closes."""
         return mask("Its tab was closed.") if has_ended(started, processes) else None
 
     def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
@@ -436,7 +412,7 @@ class ITerm2Place(WorkerPlace):
 
 
 def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
-    """Connect to iTerm2, and call `work` with iTerm2's application and the connection. Return the result of `work`."""
+    """Connect to iTerm2, and call `work` with its application and the connection. Return the result."""
     import iterm2
 
     async def main(connection: Any) -> T:

@@ -1,4 +1,4 @@
-"""Ending workers (agents that smart-fork started), and removing their worktrees and the log copies made for them.
+"""Ends workers (agents that smart-fork started), and removes their worktrees and the log copies made for them.
 
 The agents' own logs are not deleted.
 """
@@ -41,15 +41,9 @@ LOOK_SECONDS = 0.05
 def close_workers(
     references: Sequence[str], *, remove_worktree: bool = False, around: Machine | None = None
 ) -> tuple[WorkerClosed, ...]:
-    """End the named workers. With `remove_worktree`, also remove those worktrees of theirs that have no unsaved
-    changes.
+    """End the named workers. With `remove_worktree`, also remove their worktrees without unsaved changes.
 
-    In each returned answer, `closed` is true if the worker was running and was ended now; otherwise `note` says why
-    not.
-
-    Raises:
-        Usage: no worker is named.
-        NotFound: a worker does not exist; then no worker is ended.
+    If a worker does not exist, none is ended.
     """
     around = around or Machine()
     with Registry() as registry:
@@ -58,10 +52,7 @@ def close_workers(
 
 
 def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> tuple[WorkerClosed, ...]:
-    """End all running workers of `project`, or of all projects if `None`.
-
-    With `remove_worktree`, also remove those worktrees of theirs that have no unsaved changes.
-    """
+    """End all running workers of `project`, or of all projects if `None`; see `close_workers`."""
     around = Machine()
     with Registry() as registry:
         running = [worker for worker in registry.workers(states=LIVE_STATES) if _is_within(worker.cwd, project)]
@@ -126,10 +117,7 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
-    """Remove a worker's worktree, and the log copies made for that worktree.
-
-    Return (removed, notes): whether the worktree was removed, and what was kept for which reason.
-    """
+    """Remove a worker's worktree, and the log copies made for it. Return True on success, and notes on what is left."""
     if (tree := tree_of(worker)) is None:
         return False, ["No worktree was made for it"]
     if (problem := tree.remove_if_saved(around.processes)) is not None:
@@ -141,8 +129,8 @@ def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) 
 class WorkersTree(Value):
     """A git worktree made for workers (agents that smart-fork started), and the newest worker in it.
 
-    `changed_files` counts the files that differ from the commit at the worker's start; `ahead` counts the commits
-    since then. `None` means unknown. If the worktree is not `removable`, `reason` says why.
+    `changed_files` and `ahead` count changed files and commits since the worker's start, if known. `reason` says why
+    the worktree is not `removable`.
     """
 
     worktree: str
@@ -160,9 +148,9 @@ class WorkersTree(Value):
 
 @value
 class WorkersTrees(Value):
-    """The answer that lists workers' worktrees. After a removal, it also says what was done.
+    """The answer that lists workers' worktrees and, after a removal, what was removed.
 
-    `removed` has the removed worktrees, `copies` the deleted log copies, and `notes` the reasons for what was kept.
+    `copies` are deleted log copies, `notes` the reasons for what was kept.
     """
 
     worktrees: tuple[WorkersTree, ...]
@@ -172,10 +160,9 @@ class WorkersTrees(Value):
 
 
 def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
-    """Return the worktrees of workers that still exist, newest first: in the project `within`, or in all projects if
-    `None`.
+    """Return the existing worktrees of workers, newest first: in the project `within`, or in all projects.
 
-    A worktree still exists if its directory, its entry in git's list, or its branch does.
+    A worktree exists if its directory, its entry in git's list, or its branch does.
     """
     with Registry() as registry:
         undo_cut_off(registry, Machine(processes))
@@ -193,7 +180,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
-    """Remove workers' worktrees that have no unsaved changes and no running worker, in `within` or in all projects.
+    """Remove workers' worktrees without unsaved changes and running workers, in `within` or all projects.
 
     Return the removed and the remaining worktrees.
     """
@@ -204,11 +191,7 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
 
 
 def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
-    """Delete the log copies made for worktrees that no longer exist, in the project `within`, or in all projects if
-    `None`.
-
-    Return the deleted paths, and notes on the copies that were kept.
-    """
+    """Delete the log copies made for worktrees that no longer exist, in the project `within`, or in all projects."""
     with Registry() as registry:
         made = {Path(one.worktree) for one in registry.workers() if one.worktree and _is_within(one.worktree, within)}
         return remove_copies([path for path in made if not path.exists()], registry)
@@ -256,9 +239,7 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 
 
 def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
-    """Return why the log copy at `path` must be kept; an empty string if the original log has all of the copy's
-    records.
-    """
+    """Return why the log copy at `path` must be kept; empty if the original log has all its records."""
     ours = READERS.staged_copies(session_id)
     original = next((one for one in READERS.logs_of(agent, session_id) if str(one) not in ours), None)
     if original is None:
