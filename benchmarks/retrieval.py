@@ -79,7 +79,6 @@ def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
     """Ask every query in each mode, in scope and global."""
     from smart_fork.finding import search
     from smart_fork.finding.query import Query
-    from smart_fork.finding.search import SecondLook
 
     labelled = opened(asked, folder)
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -93,7 +92,7 @@ def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
                 also = query["also"] if again else ()
                 question = Query(query["query"], scope, DEPTH, everywhere=project is None, also=also)
                 hits = search._search(  # noqa: SLF001 - one mode at a time, without the chain
-                    labelled.store, question, labelled.embed, mode, SecondLook(None)
+                    labelled.store, question, labelled.embed, mode, None
                 ).hits
                 rank = next((n for n, hit in enumerate(hits, 1) if gold & {row.session_id for row in hit.family}), 0)
                 for kind in ("all", query["kind"]):

@@ -116,14 +116,13 @@ class SmartFork:
         from smart_fork.agents.log_readers import READERS
         from smart_fork.finding import search
         from smart_fork.finding.query import Query, plain
-        from smart_fork.finding.search import SecondLook
 
         store = SqliteStore(index_db())
         try:
             scope = store.scope(project_of(moment.clone), READERS.names, automated=False)
             query = Query(plain(moment.question.text), scope, DEPTH)
             hits = search._search(  # noqa: SLF001 - one mode, without the chain
-                store, query, self._vectors, mode, SecondLook(None)
+                store, query, self._vectors, mode, None
             ).hits
         finally:
             store.close()

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -79,7 +79,7 @@ def commits_of(
     landed: defaultdict[int, list[_Landed]] = defaultdict(list)
     files: dict[str, str] = {}
     first: dict[tuple[int, bytes], str] = {}
-    is_before = _Ancestry(there)
+    is_before = _ancestry(there)
     made = zip(lines, writers_of(lines, store, scope, there), strict=True)
     for commit, several in groupby(made, key=lambda one: one[0].commit):
         added = list(several)
@@ -104,22 +104,21 @@ def commits_of(
     return {id_: _commits_made(landed[row], today[row], unseen) for id_, row in ids.items()}, not left
 
 
-class _Ancestry:
-    """A callable that says if commit `before` is in the history of commit `after`, and keeps the answers.
+def _ancestry(there: Repository) -> Callable[[str, str], bool]:
+    """Return a function that says if one commit is in the history of another.
 
     Git is asked about the first `MAX_PAIRS` pairs of commits. For all further pairs the answer is True.
     """
+    known: dict[tuple[str, str], bool] = {}
 
-    def __init__(self, there: Repository) -> None:
-        self._there = there
-        self._known: dict[tuple[str, str], bool] = {}
-
-    def __call__(self, before: str, after: str) -> bool:
+    def is_before(before: str, after: str) -> bool:
         if before == after:
             return False
-        if (before, after) not in self._known and len(self._known) < MAX_PAIRS:
-            self._known[before, after] = self._there.git("merge-base", "--is-ancestor", before, after).ok
-        return self._known.get((before, after), True)
+        if (before, after) not in known and len(known) < MAX_PAIRS:
+            known[before, after] = there.git("merge-base", "--is-ancestor", before, after).ok
+        return known.get((before, after), True)
+
+    return is_before
 
 
 def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine]], unseen: list[str]) -> CommitsMade:

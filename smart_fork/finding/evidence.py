@@ -73,7 +73,7 @@ def gather_more(
 ) -> Gathered:
     """Gather the evidence as `gather` does, with words of known weights. Without `wording`, no words are searched."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
-    own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
+    own = known_to(store, query)
     reached = _reach(store, query, similarities, wording, own)
     family = families(reached.rows.values())
     room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
@@ -82,9 +82,7 @@ def gather_more(
         family = families(reached.rows.values())
     found = Gathered(families=family, weighed=wording.phrasings if wording else ())
     allowed, found.dropped = admitted(reached.rows.values(), query)
-    found.sessions = (
-        without_askers(store, allowed, (query.intent, *query.also)) if query.scope.session is None else allowed
-    )
+    found.sessions = without_askers(store, allowed, query) if query.scope.session is None else allowed
     places = [
         one for one in reached.places if one.session in found.sessions and _counts(found.sessions[one.session], one)
     ]
@@ -390,14 +388,16 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
     return tuple(row for row in found.values() if family_of(row) != family_of(session))
 
 
-def known_to(store: Searchable, session: SessionRow, relatives: Iterable[SessionRow]) -> set[int]:
-    """Return the passages that a session knows: its own, and those of `relatives` that repeat its content.
+def known_to(store: Searchable, query: Query) -> set[int]:
+    """Return the passages that the asking session knows: its own, and those of its relatives that repeat its content.
 
     All of a shared exchange (a prompt with its answer) counts as known; of the last one, only identical passages.
     """
-    own = {place.chunk for place in store.placements_of(session.row)}
-    said = set(store.texts(own).values()) if relatives else set[str]()
-    for one in relatives:
+    if query.caller is None:
+        return set()
+    own = {place.chunk for place in store.placements_of(query.caller.row)}
+    said = set(store.texts(own).values()) if query.relatives else set[str]()
+    for one in query.relatives:
         places = store.placements_of(one.row)
         texts = store.texts({place.chunk for place in places})
         begins = {place.exchange: texts[place.chunk] for place in reversed(places)}
@@ -415,7 +415,7 @@ def known_to(store: Searchable, session: SessionRow, relatives: Iterable[Session
 MAX_COMPARED = 8
 
 
-def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
+def without_askers(store: Searchable, rows: Mapping[int, SessionRow], query: Query) -> dict[int, SessionRow]:
     """Return `rows` without sessions that add nothing to another session in `rows`.
 
     These are forks that only asked smart-fork something, or did nothing about their prompt. Sessions with one prompt
@@ -431,7 +431,7 @@ def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Seq
         members.sort(key=lambda row: (row.turns, row.started, row.session_id))
         for one in members if len(members) > 1 else ():
             others = [other for other in members if other is not one][:MAX_COMPARED]
-            if any(_gives_way(store, one, other, asked) for other in others):
+            if any(_gives_way(store, one, other, (query.intent, *query.also)) for other in others):
                 del left[one.row]
     return left
 

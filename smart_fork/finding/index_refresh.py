@@ -7,54 +7,41 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from indexer.embedder import Embedder, ModelUnavailableError, known_absence
+import orjson
+
+from indexer.embedder import Embedder, ModelUnavailableError, Rerank, known_absence
 from indexer.errors import is_damage, next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError
-from indexer.log_changes import Progress, unread_logs
+from indexer.log_changes import Progress, Report, unread_logs
 from indexer.pipeline import is_of_another
 from indexer.project import Project
 from indexer.refresh import embed_first, read_changed, read_changes
-from indexer.runs import LastRun
-from indexer.safe_files import private_dir, state_home
+from indexer.runs import LastRun, next_run
+from indexer.safe_files import index_db, index_root, private_dir, state_home
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
-from indexer.store.base import Counts, Scope, Store
+from indexer.store.base import Counts, Scope, SeenFile, Store
 from indexer.store.schema import VectorsUnavailableError
+from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
-from smart_fork.finding.answer import Covered
+from smart_fork.finding.answer import BrokenLog, Covered, Held, Indexed, IndexStatus
 from smart_fork.finding.evidence import found_by_words
+from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
-from smart_fork.snippets import duration
+from smart_fork.finding.recent import passed_over
+from smart_fork.snippets import duration, printable
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from indexer.embedder import Rerank
     from indexer.freshener import Freshener
-    from indexer.transcripts.base import LogFile
-
-
-from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
-
-import orjson
-
-from indexer.log_changes import Report
-from indexer.runs import next_run
-from indexer.safe_files import index_db, index_root
-from indexer.store.base import SeenFile
-from indexer.store.sqlite import SqliteStore
-from smart_fork.finding.answer import BrokenLog, Held, Indexed, IndexStatus
-from smart_fork.finding.index_access import opened
-from smart_fork.finding.recent import passed_over
-from smart_fork.snippets import printable
 
 log = logging.getLogger(__name__)
 
@@ -329,8 +316,6 @@ def seconds_left(store: Store, counts: Counts, rate: float) -> float:
 
 
 # Work that does not fit into a question's time continues in a detached process.
-
-log = logging.getLogger(__name__)
 
 
 def index_in_background(project: Project | None) -> None:

@@ -27,7 +27,7 @@ from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.remote_search import RemoteSearch
 from smart_fork.finding.request import FindRequest, SearchEngine, configured_engine, current_project, further
-from smart_fork.finding.search import Meaning, check_comparable
+from smart_fork.finding.search import QuestionEmbeddings, check_comparable
 from smart_fork.finding.session_notes import marked, tag
 from smart_fork.repository.git import Repository, paths
 from smart_fork.repository.history import AboutProject, branch_at, described
@@ -53,7 +53,7 @@ class ProjectIndex:
         self._held = ExitStack()
         self._store: SqliteStore | None = None
         self._states: dict[tuple[AgentName, str] | None, Refreshed] = {}
-        self._meanings: dict[tuple[str, ...], Meaning] = {}
+        self._embeddings: dict[tuple[str, ...], QuestionEmbeddings] = {}
         self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
         self._weighed: dict[tuple[str, ...], Sequence[Mapping[str, float]]] = {}
         self._relevant: dict[str, str] = {}
@@ -163,9 +163,9 @@ class ProjectIndex:
         self._states[session] = state
         return state
 
-    def meaning(self, texts: Sequence[str]) -> Meaning:
+    def embeddings(self, texts: Sequence[str]) -> QuestionEmbeddings:
         """Return the object that embeds these texts. Equal texts get one object, so that they are embedded once."""
-        return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
+        return self._embeddings.setdefault(tuple(texts), QuestionEmbeddings(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
         """Return the embeddings of texts. Check first that they can be compared with the embeddings in the index.
@@ -176,7 +176,7 @@ class ProjectIndex:
         """
         check_comparable(self.store, self.engine.embedder.model, absent)
         self._begin(texts)
-        made = [zip(known, one.of(), strict=True) for known, one in self._meanings.items() if {*known} & {*texts}]
+        made = [zip(known, one.of(), strict=True) for known, one in self._embeddings.items() if {*known} & {*texts}]
         vectors = dict(chain.from_iterable(made))
         return [vectors[text] for text in texts]
 
@@ -189,12 +189,12 @@ class ProjectIndex:
 
     def settle(self) -> None:
         """Wait until no text is being embedded: a process that ends or is replaced during an embedding is aborted."""
-        for one in self._meanings.values():
+        for one in self._embeddings.values():
             one.settle()
 
     def _begin(self, texts: Sequence[str]) -> None:
-        if left := [text for text in texts if not any(text in known for known in self._meanings)]:
-            self.meaning(left).begin()
+        if left := [text for text in texts if not any(text in known for known in self._embeddings)]:
+            self.embeddings(left).begin()
 
     def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
         """Return the session that asks, if indexed, and the ids to hide from it: its own and its workers'."""

@@ -293,7 +293,7 @@ class Qmd:
         return documents, results - len(documents), more
 
     def _by_words(self, agent: AgentName, question: EngineQuestion, wanted: int) -> list[dict[str, Any]]:
-        """Find exports with most of the question's words, by searching each word alone.
+        """Find exports (sessions as Markdown) with most of the question's words, by searching each word alone.
 
         qmd's ``search`` finds only documents with all words, and an intent is a whole sentence.
         """

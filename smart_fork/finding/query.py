@@ -258,8 +258,7 @@ class Query:
 
     def is_kin(self, session: SessionRow) -> bool:
         """Return True if `session` shares content with the session that asks: by a fork, a hand-over or a merge."""
-        known = (one for one in (self.caller, *self.relatives) if one)
-        return bool(session.root_id) and any(session.root_id == one.root_id for one in known)
+        return session.root_id in self.known_families
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:

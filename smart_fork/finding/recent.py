@@ -264,7 +264,7 @@ MIN_SHARE = 0.6
 
 
 def gone_prompts(
-    project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = (), limit: int = MAX_GONE
+    project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = ()
 ) -> tuple[GonePrompt, ...]:
     """Return one prompt of each session that its agent deleted before smart-fork read it: agents also keep prompts
     elsewhere.
@@ -292,7 +292,7 @@ def gone_prompts(
     best = sorted((one for one in best if not asked or one[0] >= MIN_SHARE), key=lambda one: one[:2], reverse=True)
     return tuple(
         GonePrompt(one.session_id, agent, where_now(one.directory), moment, quoted(one.text, GONE_CHARACTERS), prompts)
-        for _, moment, agent, one, prompts in best[:limit]
+        for _, moment, agent, one, prompts in best[:MAX_GONE]
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
@@ -20,12 +20,9 @@ from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.finding.ranking import Parts, Score, share, shared_anew, shares_of_phrasings, strongest, weigh_one
 from smart_fork.finding.results import UNTRUSTED, match_of, title, written_by
-from smart_fork.finding.search import Meaning
+from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.session_view import Hit, Lineage, Match, Origin, Price
 from smart_fork.snippets import printable
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +97,10 @@ def weighed_there(
 class RemoteSearch(Protocol):
     """The search of another place beside the index, such as a team's server: begun first, answered later."""
 
-    def begin(self, query: Query, meaning: Meaning) -> None:
+    def begin(self, query: Query, embeddings: QuestionEmbeddings) -> None:
         """Send the question to the server without waiting, for the project of the query's directory.
 
-        `meaning` has the question's embeddings, which the local search uses too.
+        `embeddings` are the question's, which the local search uses too.
         """
 
     def answer(self) -> RemoteAnswer:
@@ -232,6 +229,3 @@ def _hit(one: RemoteSession, chance: float, query: Query, *, snippets: bool) -> 
         lineage=Lineage(), origin=one.origin,
     )  # fmt: skip
     return replace(hit, fork_command=hit.suggested_fork(), fork_note=hit.why_less)
-
-
-# Access to the server's sessions. Without a login at a team's server, the team's code is not imported.

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from indexer.embedder import Embedder, ModelUnavailableError, Rerank
 from indexer.errors import is_damage
 from indexer.export import export_path, is_export
-from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import project_of
 from indexer.store.base import Placement, Scope, SessionRow, Store
@@ -67,7 +66,7 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
     for mode in modes:
         try:
-            return replace(_search(store, query, embed, mode, SecondLook(rerank)), error=error)
+            return replace(_search(store, query, embed, mode, rerank), error=error)
         except Exception as failure:
             if is_damage(failure):
                 raise
@@ -76,7 +75,7 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     return Candidates((), "recent", error)
 
 
-def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> Candidates:
+def _search(store: Store, query: Query, embed: Embed, mode: Mode, rerank: Rerank | None) -> Candidates:
     vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
     family = found.families
@@ -88,15 +87,17 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
     if not query.also and unnamed(asked):
         score = {row: one.at_most(MAX_UNNAMED_CHANCE) for row, one in score.items()}
     ranked = _one_a_family(score, found.sessions, family)
-    if look.rerank:
+    error = ""
+    if rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
         texts = store.texts(chunk_of.values())
-        ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
+        passages = {row: texts.get(chunk, "") for row, chunk in chunk_of.items()}
+        ranked, error = reranked(rerank, query.intent, ranked, passages)
     shown = {family[row]: found.sessions[row] for row, _ in ranked}
     among = {family_of(shown[name]) if name in shown else name: lead for name, lead in among.items()}
     wanted = [(row, chance) for row, chance in ranked if query.min_score is None or round(chance, 4) >= query.min_score]
     hits = _hits(store, wanted[: query.limit], found, score, query.phrasings)
-    return Candidates(hits, mode, "", found.dropped, look.error, rivals=among, weighed=found.weighed)
+    return Candidates(hits, mode, "", found.dropped, error, rivals=among, weighed=found.weighed)
 
 
 def _one_a_family(
@@ -171,7 +172,7 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
-class Meaning:
+class QuestionEmbeddings:
     """The embeddings of a question's texts, computed once in a background thread. A failure is raised by each `of`."""
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
@@ -244,36 +245,28 @@ SHARE = 0.5
 SUREST = 1e-3
 
 
-@dataclass(slots=True)
-class SecondLook:
-    """The use of a reranker (a model that reads question and passage together) for the best results.
+def reranked(
+    rerank: Rerank, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]
+) -> tuple[list[tuple[int, float]], str]:
+    """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in.
 
-    If `rerank` is `None`, no reranker is used. `error` says why the reranker failed.
+    `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged, and why.
     """
-
-    rerank: Rerank | None
-    error: str = ""
-
-    def at(self, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]) -> list[tuple[int, float]]:
-        """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in.
-
-        `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged.
-        """
-        looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
-        if self.rerank is None or not looked_at:
-            return list(ranked)
-        try:
-            chance = dict(zip(looked_at, self.rerank(intent, [texts[row] for row in looked_at]), strict=True))
-            if not all(map(math.isfinite, chance.values())):
-                raise ValueError("its scores are not finite numbers")  # noqa: TRY301 - handled as whatever else it can fail of
-        except Exception as error:  # noqa: BLE001 - the model is the user's choice, and may fail in any way
-            self.error = str(error) or type(error).__name__
-            log.warning("not reranked: %s", self.error)
-            return list(ranked)
-        mixed = [(row, _mixed(score, chance[row])) for row, score in ranked if row in chance]
-        mixed.sort(key=lambda one: -one[1])
-        # What was not looked at stays behind what was.
-        return mixed + [(row, min(score, mixed[-1][1])) for row, score in ranked if row not in chance]
+    looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
+    if not looked_at:
+        return list(ranked), ""
+    try:
+        chance = dict(zip(looked_at, rerank(intent, [texts[row] for row in looked_at]), strict=True))
+        if not all(map(math.isfinite, chance.values())):
+            raise ValueError("its scores are not finite numbers")  # noqa: TRY301 - handled as whatever else it can fail of
+    except Exception as error:  # noqa: BLE001 - the model is the user's choice, and may fail in any way
+        why = str(error) or type(error).__name__
+        log.warning("not reranked: %s", why)
+        return list(ranked), why
+    mixed = [(row, _mixed(score, chance[row])) for row, score in ranked if row in chance]
+    mixed.sort(key=lambda one: -one[1])
+    # What was not looked at stays behind what was.
+    return mixed + [(row, min(score, mixed[-1][1])) for row, score in ranked if row not in chance], ""
 
 
 def _mixed(score: float, chance: float) -> float:
@@ -377,7 +370,7 @@ class _Passage(NamedTuple):
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
     """Return the sessions whose exports (Markdown files) an external search program finds, if they may be shown."""
     words = words_of(query.intent)
-    known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
+    known = known_to(store, query)
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid", engine=engine.name)
 
@@ -407,7 +400,7 @@ def _best(
         elif row.part in query.scope.parts and (row.row not in found or _order(document) > _order(found[row.row][1])):
             found[row.row] = (row, document)
     shown, dropped = admitted((row for row, _ in found.values()), query)
-    shown = without_askers(store, shown, (query.intent, *query.also))
+    shown = without_askers(store, shown, query)
     least = query.min_score
     ranked = [found[row] for row in shown if least is None or _order(found[row][1]) >= least]
     ranked.sort(key=lambda one: one[0].session_id)

@@ -310,7 +310,7 @@ class Library(ProjectIndex):
         return search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
-        """Return the requested number of hits, of about equal ones the better ones to fork first, with their worth.
+        """Return the requested number of hits and their worth; of about equal ones, better ones to fork first.
 
         The order of an external engine is kept: its scores are not chances.
         """
@@ -344,7 +344,7 @@ class Library(ProjectIndex):
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
         query = self.relevant(asked.query(Scope(), directory=Path(project.root), **self.pointed_at(asked.intent)))
-        there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
+        there.begin(replace(query, limit=max(query.limit, RIVALS)), self.embeddings(query.meanings))
         return there
 
     def _answer(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from indexer.masking import Masked
 from indexer.project import Project, is_within, project_of, resolve
-from indexer.repositories import known, recorded
+from indexer.repositories import known, recorded, successor
 from indexer.transcripts.model import Inferred, Session
 from smart_fork.snippets import quoted
 from smart_fork.system import call_context
@@ -84,8 +84,6 @@ def where_now(cwd: str) -> str:
     """Return where work done in directory `cwd` is now: its repository may have moved, or lost the directory."""
     there = recorded(cwd) if cwd else None
     if there is not None and not os.path.lexists(there):
-        from indexer.repositories import successor  # a status line has no time for it
-
         there = successor(there) or there
     return cwd if there is None or there == resolve(cwd) else str(there)
 

@@ -35,6 +35,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import belongs, unplaced, where_now
 from smart_fork.finding.team_sessions import sessions_here
+from smart_fork.forking.budget_choice import Selected
 from smart_fork.forking.copies import (
     ForkPoint,
     WrittenCopy,
@@ -47,9 +48,11 @@ from smart_fork.forking.copies import (
     write_copy,
 )
 from smart_fork.forking.fork_content import answering, chosen, gathered, hand_over_to
-from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.handover import Handover, beyond, notes, write_handover
+from smart_fork.forking.preconditions import Occupation, place_of_work
 from smart_fork.forking.request import BranchRequest, Budget
 from smart_fork.forking.results import Branched, Forked, HandoverSize, NamedSession
+from smart_fork.forking.start import resume_written
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.call_context import refuse_cancelled
@@ -57,8 +60,6 @@ from smart_fork.system.processes import Clock, Machine
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening
-    from smart_fork.forking.budget_choice import Selected
-    from smart_fork.forking.handover import Handover
 
 #: Seconds after which an unfinished answer without new records counts as given up, or as waiting for a person.
 QUIET_SECONDS = 60.0
@@ -161,8 +162,6 @@ class PlannedBranch:
                     )
                 agent = request.agent_of(session)
                 moment = clock.now() if now is None else now
-                from smart_fork.forking.preconditions import place_of_work
-
                 target = place_of_work(session.cwd, request.cwd)
                 if request.project is not None and not _belongs(session, request.project):
                     raise ForkRefused(
@@ -202,14 +201,10 @@ class PlannedBranch:
         if self.handover is None:
             excerpt = self.kept.excerpt if self.kept else None
             return write_copy(self.session, self.end, becomes, excerpt=excerpt)
-        from smart_fork.forking.handover import write_handover
-
         written = write_handover(READERS[self.agent], self.handover, self.session, becomes, Machine())
         return replace(written, source_session_id=self.session.session_id)
 
     def _started(self, written: WrittenCopy, options: Options) -> Forked:
-        from smart_fork.forking.start import resume_written
-
         return resume_written(
             WorkerSpec(
                 "branch",
@@ -306,8 +301,6 @@ def _remember(written: WrittenCopy, session: Session, end: int) -> None:
 
 def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
     """Return notes for the user: what `agent` does not receive in a handover (as text), and an exceeded `budget`."""
-    from smart_fork.forking.handover import beyond, notes
-
     return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
 
 

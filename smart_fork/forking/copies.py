@@ -32,6 +32,8 @@ from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.sessions import Located
+from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
+from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry, WorkerRecord
 
@@ -241,9 +243,6 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
 @contextmanager
 def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
     """Yield a part from another agent's session, converted to a temporary session of `agent`."""
-    # Only forks to another agent, and merges, need these.
-    from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
-
     session, excerpt = part.session, part.excerpt
     told = read_neutral(session, excerpt.end, excerpt.kept, unmasked=part.unmasked)
     said = utterances(session, told.messages, beginning_with(QUOTED_DATA_NOTICE, excerpt).told)
@@ -363,8 +362,6 @@ def _borrowed(located: Located) -> Iterator[Located]:
 
     Also record on this machine that the session is another user's.
     """
-    from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker  # other forks are not kept waiting for it
-
     reader, secrets = READERS[located.agent], RecordMasker()
     try:
         stack = ExitStack()

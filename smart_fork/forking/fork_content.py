@@ -20,12 +20,13 @@ from smart_fork.finding.session_view import resumed_part, score_in_words
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.copies import ForkPoint, MergedPart, beginning_with, last_branch_point, point_at
 from smart_fork.forking.exchange_parts import costs
+from smart_fork.forking.handover import Handover, beyond, handover, joined, notes
+from smart_fork.forking.handover_text import whence
 from smart_fork.forking.request import MATCH, Budget, ForkRequest
 from smart_fork.forking.worker import ForkContent
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Library, Opening
-    from smart_fork.forking.handover import Handover
 
 
 def merged(
@@ -37,9 +38,6 @@ def merged(
     `wanted`. A beginning that several sessions share is included once. Sessions of other agents than `agent` are handed
     over as text.
     """
-    from smart_fork.forking.handover import beyond, handover, joined, notes
-    from smart_fork.forking.handover_text import whence  # no other fork needs these
-
     if len({session.session_id for session in read}) < len(read):
         raise Usage("A session cannot be merged with itself", "Name each session once.")
     if any(session.agent != agent for session in read):
@@ -243,22 +241,20 @@ def content_of(
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
-    notes = [*filter(None, (moved, sessions.left_out(session)))]
+    said = [*filter(None, (moved, sessions.left_out(session)))]
     point, excerpt, kept = leaves, None, None
     if request.budget is not None:
         end = leaves.index if leaves else last_branch_point(session)
         kept = chosen(session, end, request.budget, answers)
         excerpt = kept.excerpt
-        notes += kept.selection.notes
+        said += kept.selection.notes
         point = ForkPoint.after(session, max(excerpt.kept)) if excerpt is not None else leaves
-    point, handover = hand_over_to(agent, session, point, excerpt, unmasked=request.options.unmasked)
-    notes += [alone] if alone and not (excerpt or handover) else []
-    if request.budget is not None and handover is not None:
-        from smart_fork.forking.handover import beyond
-
-        notes += beyond(handover.handed, request.budget)
+    point, told = hand_over_to(agent, session, point, excerpt, unmasked=request.options.unmasked)
+    said += [alone] if alone and not (excerpt or told) else []
+    if request.budget is not None and told is not None:
+        said += beyond(told.handed, request.budget)
     selected = () if kept is None else (kept,)
-    return ForkContent(asked, leaves, point, excerpt, handover=handover, selected=selected, notes=tuple(notes))
+    return ForkContent(asked, leaves, point, excerpt, handover=told, selected=selected, notes=tuple(said))
 
 
 def hand_over_to(
@@ -270,8 +266,6 @@ def hand_over_to(
     """
     if agent == session.agent:
         return point, None
-    from smart_fork.forking.handover import handover
-
     point = point or ForkPoint.after(session, len(session.turns) - 1)
     return point, handover(session, point.index, agent, excerpt, unmasked=unmasked)
 

@@ -395,8 +395,8 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
 def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
     """Return the fork request `asked`, completed for the search result `hit`.
 
-    Usually the whole session is forked. If that would lack the matching passage, and `asked` names no fork point or
-    budget, the fork ends at the match, with a budget if it would load very much.
+    Usually the whole session is forked. If that would lack the matching passage, the fork ends at the match, with a
+    budget if it would load very much; unless `asked` names a fork point or budget.
     """
     floor = LIKELY_SCORE if min_score is None else min_score
     asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)

@@ -32,6 +32,7 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.copies import is_others, write_branch
+from smart_fork.forking.handover import write_handover
 from smart_fork.forking.preconditions import (
     Provisions,
     admission,
@@ -456,8 +457,6 @@ class Attempt:
         reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)
         self.registry.set_copying(worker.id, AGENTS.copier_of(plan.agent).place(source.source_path, becomes))
         if content.handover:
-            from smart_fork.forking.handover import write_handover
-
             written = write_handover(reader, content.handover, source, becomes, self.machine)
         else:
             written = write_branch(

@@ -206,7 +206,7 @@ class LaunchedWorker:
     name: str | None = None
 
     def as_fork(self) -> Forked:
-        """Return this worker as the answer about a fork."""
+        """Return the answer about a fork, from this worker."""
         plan, worker, started = self.plan, self.worker, self.started
         return Forked(
             session_name=worker.name if worker else self.name or plan.name, worker_id=worker.id if worker else "",
@@ -218,7 +218,7 @@ class LaunchedWorker:
         )  # fmt: skip
 
     def as_worker(self) -> StartedWorker:
-        """Return this worker as the answer about a worker."""
+        """Return the answer about a started worker, from this worker."""
         if self.worker is None:
             raise TypeError("A dry run has no worker")
         told = describe(self.worker, self.plan.shell_command(), self.warnings, confirmed=self.confirmed)

@@ -100,8 +100,7 @@ class Worktree:
         """Return the worktree that `create` would make, with the first free name among `name`, `name`-1, `name`-2 ….
 
         Raises:
-            ForkRefused: `repository` is in no git repository, has no commit, has 99 worktrees of that name, or its changes
-                cannot be copied.
+            ForkRefused: it is in no git repository, has no commit or 99 such worktrees, or changes cannot be copied.
             ProgramFailed: git does not read the repository.
         """
         project = project_of(repository)

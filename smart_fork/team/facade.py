@@ -30,7 +30,7 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, RemoteSession, weighed_there
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.search import Meaning
+from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.session_view import Origin
 from smart_fork.finding.team_sessions import ServerState
 from smart_fork.sharing import received_logs
@@ -221,12 +221,12 @@ class TeamSearch:
     _origin: str = ""
     _withheld: frozenset[str] = frozenset()
 
-    def begin(self, query: Query, meaning: Meaning) -> None:
+    def begin(self, query: Query, embeddings: QuestionEmbeddings) -> None:
         """Send the question to the server in a thread, unless it was already sent."""
         if self._asked == (same := (query.phrasings, query.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
-        work = partial(self._ask, query, meaning)
+        work = partial(self._ask, query, embeddings)
         self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
     def answer(self) -> RemoteAnswer:
@@ -256,7 +256,7 @@ class TeamSearch:
         """True if the user's settings allow smart-fork to fork a team's session without the user's choice."""
         return config.team().auto_fork
 
-    def _ask(self, query: Query, meaning: Meaning) -> None:
+    def _ask(self, query: Query, embeddings: QuestionEmbeddings) -> None:
         try:
             with opened(directory=query.directory) as where:
                 self._origin = where.server
@@ -265,7 +265,7 @@ class TeamSearch:
                     return
                 with client.impatient_client(where.client.account) as quick:
                     fetch_withdrawals(quick)
-                    found = search_server(quick, where.key, query, meaning)
+                    found = search_server(quick, where.key, query, embeddings)
                 self._said = remote_answer(where, found, query.phrasings)
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = RemoteAnswer(error=error.message if self.wanted else "")
@@ -282,26 +282,26 @@ def find_in_team(request: FindRequest, *, server: str | None = None, project: st
     """Search only the team's sessions, and return the results."""
     query = request.checked().query(Scope())
     with opened_current(server, project) as where:
-        meaning = Meaning(configured_embedder(), query.meanings)
+        embeddings = QuestionEmbeddings(configured_embedder(), query.meanings)
         try:
-            told = search_server(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), meaning)
+            told = search_server(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), embeddings)
         finally:
-            meaning.settle()
+            embeddings.settle()
         found = remote_answer(where, told, query.phrasings)
     return found.answer_alone(query, snippets=request.include_snippets is not False)
 
 
-def search_server(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
+def search_server(client: Client, project: str, query: Query, embeddings: QuestionEmbeddings) -> wire.SearchAnswer:
     """Send a question to a server, and return the answer.
 
     The question's vectors are sent too, if they can be computed in a moment. Otherwise the server computes them.
     """
-    made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
+    made = embeddings.within(VECTOR_SECONDS) if embeddings.model == LightEmbedder().model else None
     wanted = wire.valid_message(
         wire.Search,
         question=query.relevant or query.intent,
         also=query.also,
-        space=vector_space(meaning.model, LightEmbedder.dimensions) if made else None,
+        space=vector_space(embeddings.model, LightEmbedder.dimensions) if made else None,
         e=as_float16(made or ()),
         limit=min(query.limit, wire.MAX_PAGE),
     )

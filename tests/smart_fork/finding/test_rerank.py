@@ -17,7 +17,7 @@ from indexer.embedder import CrossEncoderReranker, ModelUnavailableError, config
 from smart_fork.doctor import run_checks
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.search import RERANKED, SHARE, SecondLook
+from smart_fork.finding.search import RERANKED, SHARE, reranked
 from smart_fork.finding.session_library import engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -177,10 +177,12 @@ def test_a_person_is_told_too(run, two, tmp_path, monkeypatch):  # noqa: F811
 
 @pytest.mark.parametrize("chances", [[float("nan"), 0.5], [0.5], [0.5] * 3])
 def test_what_are_no_scores_changes_nothing(chances):
-    look = SecondLook(lambda _intent, _texts: chances)
+    ranked = [(1, 0.9), (2, 0.8)]
 
-    assert look.at("x", [(1, 0.9), (2, 0.8)], {1: "one", 2: "two"}) == [(1, 0.9), (2, 0.8)]
-    assert look.error
+    found, error = reranked(lambda _intent, _texts: chances, "x", ranked, {1: "one", 2: "two"})
+
+    assert found == ranked
+    assert error
 
 
 def test_only_the_best_are_read_and_the_rest_stays_behind_them():
@@ -193,7 +195,7 @@ def test_only_the_best_are_read_and_the_rest_stays_behind_them():
     ranked = [(row, 1 - row / 100) for row in range(RERANKED + 5)]
     texts = {row: f"passage {row}" for row, _ in ranked if row != 3}
 
-    order = [row for row, _ in SecondLook(rerank).at("x", ranked, texts)]
+    order = [row for row, _ in reranked(rerank, "x", ranked, texts)[0]]
 
     assert read == [f"passage {row}" for row in range(RERANKED) if row != 3]
     assert order[0] == RERANKED - 1
@@ -202,7 +204,7 @@ def test_only_the_best_are_read_and_the_rest_stays_behind_them():
 
 
 def test_nothing_to_read_is_not_given_to_it():
-    assert SecondLook(lambda *_: 1 / 0).at("x", [(1, 0.5)], {}) == [(1, 0.5)]
+    assert reranked(lambda *_: 1 / 0, "x", [(1, 0.5)], {}) == ([(1, 0.5)], "")
 
 
 def test_it_is_the_one_that_the_environment_names(monkeypatch, tmp_path):
@@ -215,8 +217,8 @@ def test_it_is_the_one_that_the_environment_names(monkeypatch, tmp_path):
 
 def test_nothing_heavy_is_imported_where_none_is_named(world, shop, two):
     code = (
-        "import sys; from indexer.embedder import configured_reranker; from smart_fork.finding.search import SecondLook; "
-        "assert SecondLook(configured_reranker()).at('x', [(1, 0.5)], {1: 'text'}) == [(1, 0.5)]; "
+        "import sys; from indexer.embedder import configured_reranker; import smart_fork.finding.search; "
+        "assert configured_reranker() is None; "
         "assert not {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)"
     )
     root = Path(smart_fork.__file__).parent.parent
@@ -253,7 +255,7 @@ def test_results_that_were_not_looked_at_stay_behind_in_their_order():
     ranked = [(row, 0.9 - row / 100) for row in range(RERANKED + 3)]
     texts = {row: "passage" for row, _ in ranked}
 
-    again = SecondLook(lambda _, passages: [0.001] * len(passages)).at(RETRY, ranked, texts)
+    again, _ = reranked(lambda _, passages: [0.001] * len(passages), RETRY, ranked, texts)
 
     assert [row for row, _ in again] == [row for row, _ in ranked]
     assert [score for _, score in again] == sorted((score for _, score in again), reverse=True)

@@ -12,11 +12,12 @@ import apsw
 import pytest
 
 from indexer.project import project_of
+from indexer.store.base import Scope
 from smart_fork.finding.evidence import admitted, without_askers
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import MAX_WORDS, STRANGE_DOUBT, Query, doubt_of
 from smart_fork.finding.ranking import FIT_THRESHOLD
-from smart_fork.finding.search import Meaning, embedded, search
+from smart_fork.finding.search import QuestionEmbeddings, embedded, search
 from tests.smart_fork.world import Did, WordsModel, git
 from tests.support.cases import thorough_except_first
 
@@ -50,7 +51,7 @@ def test_the_text_is_embedded_once_however_many_ways_are_tried(store):
             calls.append(texts)
             raise RuntimeError
 
-    meaning = Meaning(Failing(), (RETRY,))
+    meaning = QuestionEmbeddings(Failing(), (RETRY,))
     found = ask(store, RETRY, lambda _: meaning.of())
 
     assert calls == [(RETRY,)]
@@ -337,7 +338,7 @@ def test_a_fork_that_only_asked_gives_way_to_the_member_that_it_came_from_also_i
     world.find(RETRY, shop)
     with opened() as store:
         rows = {row.row: row for row in (store.session("claude", one) for one in (first, middle, asker)) if row}
-        left = {row.session_id for row in without_askers(store, rows, [RETRY]).values()}
+        left = {row.session_id for row in without_askers(store, rows, Query(RETRY, Scope(), 5)).values()}
 
     assert {first, middle} == left
 

@@ -80,7 +80,7 @@ def copied(world, session_id: str, command: str) -> list[str]:
     at = int(words[words.index("--at") + 1]) if "--at" in words else None
     point = point_at(session, at) if at is not None else end_of_whole(session, borrowed=False)[0]
     becomes = NewSession(NEW, world.home, NOW)
-    written = write_branch(READERS["claude"], session.source_path, becomes, at=point.message_id, session=session)
+    written = write_branch(session, becomes, at=point.message_id)
     return loaded(READERS["claude"].read(written.path).session)
 
 
@@ -374,6 +374,6 @@ def test_what_qwen_code_has_compacted_is_lost_in_its_fork_and_carried_by_one_bef
     end = session.ends()[0]
     assert "compaction" == lost(0, end, session.compacted())
     becomes = NewSession(NEW, home, NOW)
-    written = write_branch(READERS["qwen"], session.source_path, becomes, at=session.turns[end].id, session=session)
+    written = write_branch(session, becomes, at=session.turns[end].id)
     assert "Describe the uploader" in loaded(read_qwen(written.path))
     assert ForkPoint(end, session.turns[end].id) == point_at(session, 0)

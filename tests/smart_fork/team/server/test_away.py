@@ -12,7 +12,7 @@ import pytest
 
 from indexer.store.base import Scope
 from smart_fork.finding.query import Query
-from smart_fork.finding.search import Meaning
+from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.team import client
 from smart_fork.team.facade import TeamSearch
@@ -93,7 +93,7 @@ def test_what_answers_in_no_way_of_a_server_is_asked_once_and_ones_own_results_s
     with bob.here():
         asked = TeamSearch(seconds=0.0)
         query = Query(QUESTION, Scope(), 5, directory=bob.repository)
-        asked.begin(query, Meaning(WordsModel(), [QUESTION]))
+        asked.begin(query, QuestionEmbeddings(WordsModel(), [QUESTION]))
         peer.asked.wait()  # a slow machine may come later than in time
         said = asked.answer()
 

@@ -15,7 +15,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import Query
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.search import Meaning
+from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client, facade
@@ -33,7 +33,7 @@ QUESTION = "retry with backoff in the uploader"
 
 
 def asked_of(directory):
-    return Query(QUESTION, Scope(), 5, directory=directory), Meaning(WordsModel(), [QUESTION])
+    return Query(QUESTION, Scope(), 5, directory=directory), QuestionEmbeddings(WordsModel(), [QUESTION])
 
 
 @pytest.fixture(autouse=True)
