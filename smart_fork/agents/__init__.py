@@ -25,11 +25,11 @@ from smart_fork.snippets import one_of, plain_name, shown
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec, Storage
-    from smart_fork.agents.ancestry import Heads
+    from smart_fork.agents.ancestry import Ancestry
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter, Files
     from smart_fork.agents.log_tail import Tail
-    from smart_fork.agents.record_conversion import Forms
+    from smart_fork.agents.record_conversion import Converter
     from smart_fork.agents.screen import Screen
     from smart_fork.agents.settings import Hooks, Login, Registration
     from smart_fork.agents.starter import Background, Starter
@@ -97,18 +97,18 @@ class AllAgents:
         refusal = f"smart-fork cannot branch {self.title_of(agent)} sessions"
         return _needed(self[agent].copier, refusal, self._handed_over())
 
-    def forms_of(self, agent: str) -> Forms:
+    def converter_of(self, agent: str) -> Converter:
         """Return the object that converts an agent's records for sharing with teammates."""
         refusal = f"Sessions of {self.title_of(agent)} are not shared"
-        return _needed(self[agent].forms, refusal, self.why_not(agent, "shared"))
+        return _needed(self[agent].converter, refusal, self.why_not(agent, "shared"))
 
-    def teller_of(self, agent: str) -> Forms:
+    def handover_writer_of(self, agent: str) -> Converter:
         """Return the object that writes a session of another agent in the format of `agent`."""
-        return _needed(self[agent].forms, f"{self.title_of(agent)} cannot receive sessions of other agents")
+        return _needed(self[agent].converter, f"{self.title_of(agent)} cannot receive sessions of other agents")
 
-    def heads_of(self, agent: str) -> Heads:
+    def ancestry_of(self, agent: str) -> Ancestry:
         """Return the object that finds the parents of an agent's forked sessions."""
-        return _needed(self[agent].heads, f"The families of {self.title_of(agent)} sessions are not known")
+        return _needed(self[agent].ancestry, f"The families of {self.title_of(agent)} sessions are not known")
 
     def tail_of(self, agent: str) -> Tail:
         """Return the object that reads from a session's log whether its agent is working."""
@@ -240,7 +240,7 @@ class AllAgents:
 
     def handed_to(self) -> tuple[AgentName, ...]:
         """Return the names of the agents that can receive a session of another agent."""
-        return tuple(agent.name for agent in self if agent.has("forms"))
+        return tuple(agent.name for agent in self if agent.has("converter"))
 
     def settable(self) -> tuple[AgentName, ...]:
         """Return the names of the agents in which `setup` registers smart-fork's server or hooks."""

@@ -13,13 +13,13 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.description import AgentDescription, AgentFacet, Home
 
 if TYPE_CHECKING:
-    from smart_fork.agents.agent_processes import Presence
-    from smart_fork.agents.ancestry import Births, Heads, SubAgents
+    from smart_fork.agents.agent_processes import AgentProcesses
+    from smart_fork.agents.ancestry import Ancestry, SubAgents, WorkerSessions
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter
     from smart_fork.agents.log_tail import Tail
-    from smart_fork.agents.record_conversion import Forms
+    from smart_fork.agents.record_conversion import Converter
     from smart_fork.agents.screen import Screen
     from smart_fork.agents.settings import Hooks, Login, Registration
     from smart_fork.agents.starter import Background, Starter
@@ -54,19 +54,19 @@ class ProgramSpec(NamedTuple):
 USUAL: Mapping[str, str] = MappingProxyType({
     "reader": "log:{}Adapter",
     "codec": "fold:{}Codec",
-    "heads": "fold:{}Heads",
+    "ancestry": "fold:{}Ancestry",
     "tail": "fold:TAIL",
     "starter": "command:{}Starter",
-    "births": "command:{}Births",
+    "worker_sessions": "command:{}WorkerSessions",
     "storage": "log:{}Storage",
     "screen": "command:{}Screen",
     "copier": "copy:{}Copier",
-    "forms": "copy:{}Forms",
+    "converter": "copy:{}Converter",
     "cutter": "cut:{}Cutter",
     "login": "settings:{}Login",
     "caller": "settings:{}Calls",
     "hooks": "settings:{}Hooks",
-    "presence": "command:{}Presence",
+    "processes": "command:{}Processes",
     "prompts": "log:kept_prompts",
     "registration": "settings:{}Registration",
     "subagents": "fold:{}SubAgents",
@@ -89,7 +89,7 @@ class Ability(NamedTuple):
 
 
 class Agent(AgentDescription):
-    """The description of one agent. Its attributes `heads` to `background` are facets: objects for one task each.
+    """The description of one agent. Its attributes `ancestry` to `background` are facets: objects for one task each.
 
     A facet is imported at its first use, so that hooks, which run at each prompt, start quickly. It is `None` if the
     agent lacks it.
@@ -101,9 +101,9 @@ class Agent(AgentDescription):
         "started": Ability("fork", "starter"),
         "branched": Ability("fork at a message", "copier"),
         "budgeted": Ability("budget", "copier"),
-        "told": Ability("receive hand-overs", "forms"),
+        "told": Ability("receive hand-overs", "converter"),
         "cut": Ability("cut", "cutter"),
-        "shared": Ability("share", "forms"),
+        "shared": Ability("share", "converter"),
         "tells": Ability("live status", "hooks"),
         "set_up": Ability("setup", "registration"),
     })  # fmt: skip
@@ -127,13 +127,13 @@ class Agent(AgentDescription):
     #: The places of its facets by name (see `USUAL`).
     facets: Mapping[str, str] = MappingProxyType({})
     #: Finds the parents of its sessions, from the beginnings of logs.
-    heads: Heads | None
+    ancestry: Ancestry | None
     #: Reads a worker's state from the end of its log.
     tail: Tail | None
     #: Makes the commands that start it.
     starter: Starter | None
     #: Recognizes new sessions by their logs; `None` also if smart-fork can choose the ids.
-    births: Births | None
+    worker_sessions: WorkerSessions | None
     #: Knows where it stores sessions, and from which directories it finds them.
     storage: Storage | None
     #: Reads its screen.
@@ -141,7 +141,7 @@ class Agent(AgentDescription):
     #: Copies its sessions.
     copier: Copier | None
     #: Converts its records for other machines, and writes handed-over sessions.
-    forms: Forms | None
+    converter: Converter | None
     #: Decodes its records: texts, calls and their results, thoughts.
     codec: Codec | None
     #: Finds and reads the conversations of its sub-agents.
@@ -155,7 +155,7 @@ class Agent(AgentDescription):
     #: Knows its hooks.
     hooks: Hooks | None
     #: Recognizes its processes.
-    presence: Presence | None
+    processes: AgentProcesses | None
     #: Lists the prompts that it keeps beside its logs, without those of known sessions.
     prompts: Callable[[Container[str]], Iterator[KeptPrompt]] | None
     #: Registers smart-fork's MCP server in its settings.

@@ -47,7 +47,7 @@ def _program(word: str) -> str:
     return path.parent.parent.name if path.parent.name == "versions" else path.stem
 
 
-class Presence(AgentFacet):
+class AgentProcesses(AgentFacet):
     """The facet that finds an agent's processes, and the sessions that they have open."""
 
     #: The words that begin a fork.

@@ -73,7 +73,7 @@ def message_tie(message_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class SessionBeginning:
     """The beginning of a session: its id, its parent's id, its directory, and its time in seconds since the epoch."""
 
     session_id: str
@@ -82,11 +82,11 @@ class Birth:
     born: float
 
 
-class Births(ABC):
+class WorkerSessions(ABC):
     """The facet that recognizes, from a new log's first records, the session of a started worker (an agent)."""
 
     @abstractmethod
-    def birth(self, log: Path) -> Birth | None:
+    def beginning(self, log: Path) -> SessionBeginning | None:
         """Return the beginning of the session in `log`; `None` if the log has no header yet, or cannot be read."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Births(ABC):
         """Return True if `log` has exactly this prompt, apart from surrounding whitespace."""
 
 
-class Heads(AgentFacet, ABC):
+class Ancestry(AgentFacet, ABC):
     """The facet that finds an agent's families (a session and its forks) from the first records of logs."""
 
     #: `True` if a fork's log can continue another log, with only its own records.
@@ -154,11 +154,11 @@ class Heads(AgentFacet, ABC):
 
 
 @lru_cache(maxsize=1 << 17)
-def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
+def _kin_of(ancestry: Ancestry, file: LogFile) -> FamilyLog | None:
     """Return the facts in a log's first records; `None` if it cannot be in a family. Commands ask repeatedly."""
     path = file.path
-    kin = FamilyLog(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
-    return kin if heads.begins(kin) else None
+    kin = FamilyLog(file.agent, ancestry.of.reader.id_of(path), path, file.mtime_ns)
+    return kin if ancestry.begins(kin) else None
 
 
 def connected(
@@ -189,7 +189,7 @@ def connected(
     return [kin for one in reached for kin in sessions.get(one, ())]
 
 
-class TreeHeads(Heads):
+class TreeAncestry(Ancestry):
     """The ancestry of agents whose records each name the record before."""
 
     #: The types of records that are messages.

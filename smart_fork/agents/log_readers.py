@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.transcripts.base import AgentAdapter, Agents
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.workers.registry_file import has_registry
 
 #: The adapters for the agents' own logs, without sessions in repositories.
@@ -29,7 +29,7 @@ class Readers(Agents):
 
     def note(self, directory: Path) -> bool:
         """List the sessions that the repository of a directory keeps. Return True if a new list was made."""
-        is_new = checkpoints.note(directory)
+        is_new = repository_sessions.note(directory)
         self._look()
         return is_new
 
@@ -72,11 +72,11 @@ class Readers(Agents):
 
     def _look(self) -> None:
         """Check again whether repositories' sessions are listed, since another process may have listed some."""
-        if checkpoints.are_listed() != self._have_checkpoints:
-            from smart_fork.agents.checkpoint_log import with_checkpoints
+        if repository_sessions.are_listed() != self._have_checkpoints:
+            from smart_fork.agents.repository_session_adapter import with_repository_sessions
 
             self._have_checkpoints = not self._have_checkpoints
-            own = map(with_checkpoints, self._own) if self._have_checkpoints else self._own
+            own = map(with_repository_sessions, self._own) if self._have_checkpoints else self._own
             self._by_name = {reader.name: reader for reader in own}
 
 

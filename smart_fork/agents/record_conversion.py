@@ -78,7 +78,7 @@ class Image(NamedTuple):
     instead: Callable[[str], Any]
 
 
-class Forms(Codec):
+class Converter(Codec):
     """The facet that converts one agent's records for sharing, and writes sessions of other agents in its format."""
 
     #: The fields of a record that identify its session and place.
@@ -267,7 +267,7 @@ def _from_marks(place: HomePlace) -> Callable[[str], str]:
 SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
 
 
-class PartForms(Forms):
+class PartConverter(Converter):
     """The conversion, for sharing, of records with messages that consist of parts in Gemini's format."""
 
     thoughts = ()

@@ -77,8 +77,8 @@ def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
 class CommandLine(NamedTuple):
     """The command of one worker (an agent that smart-fork starts), with the prompt if that is an argument.
 
-    `session_id` is `None` if the session is found later (see `Births`). With `writes`, the agent writes the session's
-    log before the first prompt. `env` has variables that apply only if they are not set otherwise.
+    `session_id` is `None` if the session is found later (see `WorkerSessions`). With `writes`, the agent writes the
+    session's log before the first prompt. `env` has variables that apply only if they are not set otherwise.
     """
 
     argv: tuple[str, ...]

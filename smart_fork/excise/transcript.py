@@ -20,7 +20,7 @@ from indexer.safe_files import index_db, open_regular
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.cutter import feeding, only_prompts_previewed
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
@@ -82,7 +82,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     If the agent's log reader, which numbers them, finds no session, turns are numbered from 0.
     """
     tool = _tool_of(tool, path)
-    own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
+    own = OWN[tool] if tool in OWN.names and not repository_sessions.is_within(str(path)) else None
     fold = own.begun(path) if isinstance(own, LogAdapter) else None
     with feeding(fold):
         session = AGENTS.cutter_of(tool).load(path, composer)
@@ -143,7 +143,7 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
     if found.path is None:
         sessions.refuse_unread(found)
         raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
-    if checkpoints.is_within(str(found.path)):
+    if repository_sessions.is_within(str(found.path)):
         raise ForkRefused(
             f"{found.session_id} is kept in a repository, which smart-fork does not write",
             advice(f"Hide it here: smart-fork forget {found.session_id}", tool="Only its author can change it there."),

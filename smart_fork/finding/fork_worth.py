@@ -22,7 +22,7 @@ from indexer.repositories import recorded
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.model import AgentName, Cache
 from indexer.values import seconds_in
-from smart_fork.agents import checkpoints
+from smart_fork.agents import repository_sessions
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_place import is_there, unplaced, where_now
@@ -159,7 +159,7 @@ def _size(path: str) -> int | None:
 
 def own_cached_until(path: str, cache: Cache) -> str:
     """Return when the model's cache of the session in the log `path` expires; empty for another person's session."""
-    return "" if checkpoints.author_of(path) else cached_until(cache)
+    return "" if repository_sessions.author_of(path) else cached_until(cache)
 
 
 def cached_until(cache: Cache) -> str:

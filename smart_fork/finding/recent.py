@@ -19,7 +19,7 @@ from indexer.safe_files import index_db
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
 from indexer.transcripts.model import AgentName, Origin, Session
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, Usage
@@ -181,7 +181,7 @@ def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, Ses
         if not index_db().exists():
             return {}
         with opened() as store:
-            kept = [file for file in files if not file.within or checkpoints.is_within(file.location)]
+            kept = [file for file in files if not file.within or repository_sessions.is_within(file.location)]
             seen = store.seen([file.location for file in kept])
             same = {file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)}
             rows = store.log_rows(seen if project and project.git else same)

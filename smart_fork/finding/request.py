@@ -17,7 +17,7 @@ from indexer.settings import Setting
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork import config
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import said
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
@@ -210,7 +210,7 @@ def project_notice(project: Project | None, *, found: bool = True) -> str:
     """
     if project is None:
         return ""
-    if not found and (fetch := checkpoints.unfetched(Path(project.root))):
+    if not found and (fetch := repository_sessions.unfetched(Path(project.root))):
         there = "The repository may keep sessions that this clone has not fetched"
         return advice(f"{there}: {fetch}", tool=f"{there}. Ask the user to fetch them: {fetch}")
     if project.maybe and not call_context.limited():

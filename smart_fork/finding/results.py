@@ -21,7 +21,7 @@ from indexer.store.base import Counts, Placement, Searchable, SessionRow, Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import naming_work
 from smart_fork import session_origins
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.evidence import beginning_of
@@ -128,7 +128,8 @@ def _recent(session: Session, noted: SessionNotes | None, parents: Mapping[str, 
         headline=title(session.headline), project_path=where_now(session.cwd), git_branch=printable(session.git_branch),
         project_inferred_from=session.inferred_from, began_in=where_now(session.cwd) if session.guest else "",
         last_modified=session.last_activity, source_path=str(export) if export.is_file() else None,
-        jsonl_path=str(session.source_path), author=checkpoints.author_of(str(session.source_path)), noted=noted,
+        jsonl_path=str(session.source_path), noted=noted,
+        author=repository_sessions.author_of(str(session.source_path)),
         forked_from=parent_of(session, (), parents) or "",
     )  # fmt: skip
 
@@ -177,7 +178,7 @@ def _hit(
     of_others: bool,
 ) -> Hit:  # fmt: skip
     row, near = one.session, round(one.near, 4) if one.near is not None else None
-    author = checkpoints.author_of(row.path)
+    author = repository_sessions.author_of(row.path)
     until = own_cached_until(row.path, Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank, score=round(one.score, 4), session_id=row.session_id, agent_type=row.agent, title=title(row.title),

@@ -11,7 +11,7 @@ from indexer.masking import NOTHING, Masked
 from indexer.outcome import Outcome
 from indexer.transcripts.model import AgentName, Resumed
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.repository.history import Drift
 
 _OUTCOMES: Mapping[str, str] = {
@@ -209,7 +209,7 @@ class Hit(Value):
     def suggested_fork(self, name: str = "") -> str:
         """Return the shell command of the fork that a result suggests. `name` replaces the session's id."""
         other = None if AGENTS[self.agent_type].has("starter") else AGENTS.first()
-        if checkpoints.is_history(self.jsonl_path or ""):
+        if repository_sessions.is_history(self.jsonl_path or ""):
             other = other or self.agent_type
         said = (("--at", self.suggested_at), ("--budget", self.suggested_budget), ("--as", other))
         options = [word for option, value in said if value is not None for word in (option, str(value))]

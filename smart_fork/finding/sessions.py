@@ -17,7 +17,7 @@ from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
@@ -195,7 +195,7 @@ def conversation(
         return Exported(
             session_id=located.session_id, agent_type=located.agent, notice=notice, noted=noted, markdown=text
         )
-    author = checkpoints.author_of(str(located.path or ""))
+    author = repository_sessions.author_of(str(located.path or ""))
     if author:
         from smart_fork.finding.results import UNTRUSTED, written_by
 

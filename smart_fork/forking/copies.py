@@ -25,7 +25,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import session_origins
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.copier import Copy, Excerpt, MergedCopy, NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace
@@ -334,16 +334,17 @@ def refuse_borrowed(located: Located) -> None:
     """Refuse (`ForkRefused`) a session that is stored in a repository, for actions that change its log."""
     if is_borrowed(located):
         raise ForkRefused(
-            f"{located.session_id} is {checkpoints.author_of(str(located.path))}'s, and kept in a repository",
+            f"{located.session_id} is {repository_sessions.author_of(str(located.path))}'s, and kept in a repository",
             advice(f"Fork it: smart-fork fork {located.session_id}", tool="Fork it: fork_from."),
         )
 
 
 def refuse_without_log(located: Located, as_agent: str | None) -> None:
     """Refuse (`ForkRefused`) to fork a session stored as Markdown, unless it is handed over (as text) to `as_agent`."""
-    if as_agent is None and checkpoints.is_history(str(located.path)):
+    if as_agent is None and repository_sessions.is_history(str(located.path)):
         raise ForkRefused(
-            f"{located.session_id} is kept as Markdown in {checkpoints.HISTORIES}. There is no log of it to fork",
+            f"{located.session_id} is kept as Markdown in {repository_sessions.HISTORIES}. "
+            "There is no log of it to fork",
             advice(
                 f"Hand it over: smart-fork fork {located.session_id} --as {located.agent}",
                 tool=f"Hand it over: as_agent '{located.agent}'.",
@@ -353,7 +354,7 @@ def refuse_without_log(located: Located, as_agent: str | None) -> None:
 
 def is_borrowed(located: Located) -> bool:
     """Return True if a repository stores the session, so that its agent has no log of it."""
-    return located.path is not None and checkpoints.is_within(str(located.path))
+    return located.path is not None and repository_sessions.is_within(str(located.path))
 
 
 @contextmanager
@@ -369,13 +370,13 @@ def _borrowed(located: Located) -> Iterator[Located]:
     except OSError as error:
         raise NotFound(f"{located.session_id} cannot be read: {what_failed(error)}") from error
     with stack:
-        if AGENTS[located.agent].has("forms"):  # a session of any other is only told, which masks it
-            forms, records = (
-                AGENTS.forms_of(located.agent),
+        if AGENTS[located.agent].has("converter"):  # a session of any other is only told, which masks it
+            converter, records = (
+                AGENTS.converter_of(located.agent),
                 [orjson.loads(line) for line in path.read_bytes().splitlines()],
             )
             secrets.learn(records)
-            masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
+            masked = (secrets.record(record, converter, MaskedSecrets()) for record in records)
             path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
         session = reader.read(path).session
         session_origins.remember_foreign(located.session_id, (turn.id for turn in session.turns) if session else ())
@@ -428,11 +429,11 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
 
 def _base(copy: kept_logs.KeptLog) -> str:
     """Return the id of the parent if the backup `copy` lacks its first records, which the parent's log holds."""
-    heads = AGENTS.heads_of(copy.agent)
-    if not heads.goes_on:
+    ancestry = AGENTS.ancestry_of(copy.agent)
+    if not ancestry.goes_on:
         return ""
     with _reading(copy), kept_logs.opened(copy) as path:
-        return heads.base(path)
+        return ancestry.base(path)
 
 
 @contextmanager

@@ -116,8 +116,8 @@ def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLo
         if session_id in known:
             continue
         own = (
-            AGENTS.heads_of(agent).family(session_id, root, found.forks, found.shared)
-            if AGENTS[agent].heads
+            AGENTS.ancestry_of(agent).family(session_id, root, found.forks, found.shared)
+            if AGENTS[agent].ancestry
             else _logs(agent, session_id)
         )
         family += own
@@ -155,8 +155,8 @@ def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, 
     """
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
-        if not kin.messages and AGENTS[kin.agent].heads:  # it was alone in its family
-            AGENTS.heads_of(kin.agent).read(kin)
+        if not kin.messages and AGENTS[kin.agent].ancestry:  # it was alone in its family
+            AGENTS.ancestry_of(kin.agent).read(kin)
     guess = _Shared(family)
     children: dict[str, list[str]] = defaultdict(list)
     for child, parent in forks.items():
@@ -293,7 +293,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
 
     Logs that contain a record of the session, identified by `keys`, count as well.
     """
-    if not AGENTS[agent].heads:
+    if not AGENTS[agent].ancestry:
         return Descent()
     asked, notes = Session(agent, session_id, path, ()), _notes()
     found, known = known_relations(asked, Registry.known_workers()), notes.get(session_id)

@@ -41,7 +41,7 @@ def merged(
     if len({session.session_id for session in read}) < len(read):
         raise Usage("A session cannot be merged with itself", "Name each session once.")
     if any(session.agent != agent for session in read):
-        AGENTS.teller_of(agent)  # raises for an agent that cannot receive sessions
+        AGENTS.handover_writer_of(agent)  # raises for an agent that cannot receive sessions
     found = _selected(read, wanted, answers)
     unmasked = request.options.unmasked
     first, *others = [

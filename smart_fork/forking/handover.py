@@ -71,7 +71,7 @@ def handover(
 
     Secrets are masked unless `unmasked`. Raise `Usage` if the agent cannot receive sessions.
     """
-    AGENTS.teller_of(agent)
+    AGENTS.handover_writer_of(agent)
     told = read_neutral(session, end, excerpt.kept if excerpt else None, unmasked=unmasked)
     room = int(AGENTS[agent].model_window() * MAX_WINDOW_SHARE)
     messages, begun = _fitting(session, told.messages, room)

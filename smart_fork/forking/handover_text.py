@@ -134,8 +134,8 @@ class _Masking:
 
 
 def _records(session: Session, end: int | None) -> Iterator[Record]:
-    if forms := AGENTS[session.agent].forms:
-        yield from forms.records_of(session, end)
+    if converter := AGENTS[session.agent].converter:
+        yield from converter.records_of(session, end)
     else:
         known = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         whole = READERS[session.agent].read(session.source_path, keep_raw=True).session
@@ -348,7 +348,7 @@ def as_session(
     """
     starter = AGENTS.starter_of(agent)
     session_id = source_id if starter.ids.fullmatch(source_id) else starter.new_id()
-    records = AGENTS.teller_of(agent).log_of(said, TargetSession(session_id, place))
+    records = AGENTS.handover_writer_of(agent).log_of(said, TargetSession(session_id, place))
     with temporary_log(agent, session_id, records, folder) as log:
         read = READERS[agent].read(log).session
         if read is None:

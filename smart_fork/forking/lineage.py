@@ -242,7 +242,7 @@ class _Telling:
         if above is None:
             return None
         if kin.agent == parent.agent:
-            end = AGENTS.heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
+            end = AGENTS.ancestry_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
         else:
             through = self._found.through.get(kin.session_id)
             end = next((i + 1 for i, turn in enumerate(above.turns) if turn.id == through), 0)

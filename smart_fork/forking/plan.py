@@ -15,7 +15,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import session_origins
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
@@ -180,7 +180,7 @@ def check_forkable(session: Session, cwd: str | None) -> None:
 
 def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
     located = held.enter_context(brought_back(found, dry_run=request.dry_run))
-    return checkpoints.in_clone(sessions.read(located), str(found.path))
+    return repository_sessions.in_clone(sessions.read(located), str(found.path))
 
 
 def _spec(request: ForkRequest, session: Session, agent: AgentName, content: ForkContent) -> WorkerSpec:

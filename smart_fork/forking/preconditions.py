@@ -127,7 +127,7 @@ class Occupation:
     ) -> None:  # fmt: skip
         self.agent, self.session_id, self.log = agent, session_id, log
         self._around = around or Machine()
-        self._presence = AGENTS[agent].presence if agent in AGENTS else None
+        self._agent_processes = AGENTS[agent].processes if agent in AGENTS else None
 
     @cached_property
     def workers(self) -> list[WorkerRecord]:
@@ -145,9 +145,9 @@ class Occupation:
     @cached_property
     def processes(self) -> list[int]:
         """Return the ids of the agent's processes that have the session open; of a worker's session, certain ones."""
-        if not self._presence:
+        if not self._agent_processes:
             return []
-        inside = self._presence.inside(self.session_id, self.log, self._running)
+        inside = self._agent_processes.inside(self.session_id, self.log, self._running)
         return sorted(pid for pid, sure in inside.items() if sure or not self.workers)
 
     @property
@@ -210,12 +210,12 @@ class Occupation:
             return str(error.message)
         if self.processes:
             return f"{AGENTS.title_of(self.agent)}, process {self.processes[0]}"
-        near = self._presence.near(self.log, self._running) if self._presence and self.log else ""
+        near = self._agent_processes.near(self.log, self._running) if self._agent_processes and self.log else ""
         return near or (_holder_of_file(self.log) if self.log else "")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = self._presence.hold(self.session_id) if self._presence else None
+        lock = self._agent_processes.hold(self.session_id) if self._agent_processes else None
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from indexer.masking.rules import SHAPE, Span
 from indexer.masking.secrets import hidden, hidden_in_parts, key_lines, lines_at, spans_of, together
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts.model import MAX_DEPTH, is_fixed_field, searchable_texts
-from smart_fork.agents.record_conversion import Forms
+from smart_fork.agents.record_conversion import Converter
 from smart_fork.errors import Unshareable
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
@@ -94,17 +94,17 @@ class RecordMasker:
         text = "\n".join(parts)
         return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
-    def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
+    def record(self, record: Record, converter: Converter, found: MaskedSecrets) -> Record | None:
         """Return a record with its secrets masked, counted in `found`; `None` if the record is dropped.
 
-        A thought with a secret is removed; a record with nothing else is dropped. `forms` describes the agent's
+        A thought with a secret is removed; a record with nothing else is dropped. `converter` describes the agent's
         records.
 
         Raises:
             Unshareable: an id, or a name outside the agent's own vocabulary, looks like a secret.
         """
-        thoughts = forms.without_thoughts(record, lambda thought: self._has_secret(thought, found))
-        return None if thoughts is None else _Walk(self, forms, found).value(thoughts, "", free=False)
+        thoughts = converter.without_thoughts(record, lambda thought: self._has_secret(thought, found))
+        return None if thoughts is None else _Walk(self, converter, found).value(thoughts, "", free=False)
 
     def _has_secret(self, thought: Record, found: MaskedSecrets) -> bool:
         said = list(searchable_texts(thought, _is_unread))
@@ -138,9 +138,9 @@ class RecordMasker:
 class _Walk:
     """One pass over a log record that masks all texts in it."""
 
-    def __init__(self, secrets: RecordMasker, forms: Forms, found: MaskedSecrets) -> None:
+    def __init__(self, secrets: RecordMasker, converter: Converter, found: MaskedSecrets) -> None:
         self._secrets, self._text = secrets, secrets.text
-        self._forms, self._found = forms, found
+        self._converter, self._found = converter, found
 
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
         """Return the value of the field `name`, masked with all values in it.
@@ -152,7 +152,7 @@ class _Walk:
             return self._of_field(value, name, free=free)
         if depth >= MAX_DEPTH or not isinstance(value, dict | list):
             return value
-        entering = not free and name in self._forms.free
+        entering = not free and name in self._converter.free
         free = free or entering
         if isinstance(value, list):
             parts = together(value, self._as_one, _is_opaque if free else _is_fixed)

@@ -477,12 +477,12 @@ def _own_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
 
     Parent and directory must match the plan. A new session has no parent, so its first prompt must match.
     """
-    births = AGENTS[plan.agent].births
-    birth = births.birth(file.path) if births else None
-    if births is None or birth is None or birth.parent_id != (plan.source_session_id or None):
+    finder = AGENTS[plan.agent].worker_sessions
+    beginning = finder.beginning(file.path) if finder else None
+    if finder is None or beginning is None or beginning.parent_id != (plan.source_session_id or None):
         return
-    if birth.born < began - _RECORD_SECONDS or birth.cwd != str(plan.cwd):
+    if beginning.born < began - _RECORD_SECONDS or beginning.cwd != str(plan.cwd):
         return
     with contextlib.suppress(OSError):
-        if plan.form != "new" or births.was_asked(file.path, ForkPlan.plain_prompt(plan.prompt)):
-            yield birth.session_id
+        if plan.form != "new" or finder.was_asked(file.path, ForkPlan.plain_prompt(plan.prompt)):
+            yield beginning.session_id

@@ -58,9 +58,9 @@ class LocalRecords:
 
 def local(session: Session, root: Path) -> LocalRecords:
     """Convert a session's log to the records to share, up to the last complete pair. `root` is its project's folder."""
-    forms, place = AGENTS.forms_of(session.agent), HomePlace.of(root)
-    records = forms.records_of(session, last_pair(session))
-    return LocalRecords(session, tuple(encode(forms.outgoing(record, place)) for record in records))
+    converter, place = AGENTS.converter_of(session.agent), HomePlace.of(root)
+    records = converter.records_of(session, last_pair(session))
+    return LocalRecords(session, tuple(encode(converter.outgoing(record, place)) for record in records))
 
 
 def ahead(one: Alias, root: Path) -> int | None:
@@ -172,7 +172,7 @@ class ReceivedSession:
         `number`.
         """
         end, message = exchange_end(self.session, number)
-        counted = AGENTS.forms_of(self.session.agent).records_of(self.session, end)
+        counted = AGENTS.converter_of(self.session.agent).records_of(self.session, end)
         return self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id
 
 
@@ -205,24 +205,24 @@ def arrived(
     `others` is True if the records are another person's. With `keep_raw` the turns have their raw records. Raise
     `Unshareable` if the records are not a conversation.
     """
-    forms, lost = AGENTS.forms_of(agent), Counter[str]()
+    converter, lost = AGENTS.converter_of(agent), Counter[str]()
     sources: list[int] = []  # of each record that is written, which of those that came it is
 
     def kept() -> Iterator[Record]:
         for number, one in enumerate(map(decode, records)):
-            record = forms.arrived(one, others=others)
+            record = converter.arrived(one, others=others)
             if others:
-                lost[THINKING] += len(forms.decode(one).thoughts)
+                lost[THINKING] += len(converter.decode(one).thoughts)
             if record is not None:
                 sources.append(number)
                 yield record
-            elif not (others and forms.decode(one).thoughts):
+            elif not (others and converter.decode(one).thoughts):
                 lost[UNKNOWN] += 1
 
     becomes = TargetSession(source_id, HomePlace.of(root))
     with (
         received_logs.temporary_folder() as folder,
-        handover_text.temporary_log(agent, source_id, forms.anew(kept(), becomes), folder) as log,
+        handover_text.temporary_log(agent, source_id, converter.anew(kept(), becomes), folder) as log,
     ):
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
@@ -294,7 +294,7 @@ def converted_session(
     if agent == session.agent:
         yield session, {}
         return
-    AGENTS.forms_of(agent)  # what is not shared does not arrive
+    AGENTS.converter_of(agent)  # what is not shared does not arrive
     told = handover_text.read_neutral(session, last_pair(session))
     said = handover_text.utterances(session, told.messages, {0: handover_text.QUOTED_DATA_NOTICE})
     with (

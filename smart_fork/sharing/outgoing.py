@@ -30,10 +30,10 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Forms, HomePlace
+from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Converter, HomePlace
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
@@ -125,7 +125,7 @@ class Outgoing:
 
     def plain(self, text: str) -> str:
         """Remove secrets and paths of this machine from a text about the session."""
-        return plain(text, self.place, self.secrets, AGENTS.forms_of(self.session.agent))
+        return plain(text, self.place, self.secrets, AGENTS.converter_of(self.session.agent))
 
 
 def prepare(
@@ -149,14 +149,14 @@ def prepare(
         Unshareable: an id in the session looks like a secret, or a record cannot be written.
         Usage: sessions of this agent are not shared, or a setting is wrong.
     """
-    forms, known = AGENTS.forms_of(agent), config.sharing_rules()
+    converter, known = AGENTS.converter_of(agent), config.sharing_rules()
     place = HomePlace.of(Path(root))
     session = read or _read(log, agent)
     _may_leave(session, place, known)
     end = last_pair(session)
     secrets = RecordMasker(known.redact, known.allow)
-    secrets.learn(forms.records_of(session, end))
-    steps = _Steps(forms, place, session.cwd, ignore_rules(place), secrets, images=images)
+    secrets.learn(converter.records_of(session, end))
+    steps = _Steps(converter, place, session.cwd, ignore_rules(place), secrets, images=images)
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
         steps.left_out[OPEN] = open_turns
     records = tuple(steps.records(session, end, since or SentBefore()))
@@ -174,7 +174,7 @@ def prepare(
         {kind: tuple(shown) for kind, shown in steps.found.samples.items()},
         tuple(steps.withheld),
         tuple(dict.fromkeys(path for turn in session.turns for call in turn.tool_calls for path in call.edits)),
-        plain(session.title, place, secrets, forms),
+        plain(session.title, place, secrets, converter),
         end,
         secrets,
         partial(prepare, log, agent, root, images=images) if since and since.count else None,
@@ -196,23 +196,23 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
 
     `root` is the directory of the log's project.
     """
-    forms, known = AGENTS.forms_of(agent), config.sharing_rules()
+    converter, known = AGENTS.converter_of(agent), config.sharing_rules()
     place = HomePlace.of(root)
     records = [record for line in lines for _, record in decode_line(line)[0]]
     secrets = RecordMasker(known.redact, known.allow)
     secrets.learn(records)
     found = set()
     for images in (False, True):
-        steps = _Steps(forms, place, str(root), ignore_rules(place), secrets, images=images)
+        steps = _Steps(converter, place, str(root), ignore_rules(place), secrets, images=images)
         for record in records:
             with suppress(Unshareable):
-                found.add(steps.sent(forms.outgoing(record, place)))
+                found.add(steps.sent(converter.outgoing(record, place)))
     return frozenset(sha256(one).hexdigest() for one in found if one)
 
 
-def plain(text: str, place: HomePlace, secrets: RecordMasker, forms: Forms) -> str:
+def plain(text: str, place: HomePlace, secrets: RecordMasker, converter: Converter) -> str:
     """Remove secrets and paths of this machine from a text about a session."""
-    shared = str(forms.outgoing({"text": text}, place)["text"])
+    shared = str(converter.outgoing({"text": text}, place)["text"])
     return secrets.name(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
 
 
@@ -229,7 +229,7 @@ def _read(log: Path, agent: str) -> Session:
 
 
 def _may_leave(session: Session, place: HomePlace, known: config.TeamSection) -> None:
-    if checkpoints.is_within(str(session.source_path)):
+    if repository_sessions.is_within(str(session.source_path)):
         raise NotSent("The repository keeps this session.", "Its author can push it.")
     if session.origin == "subagent":
         raise NotSent("Sub-agents cannot be pushed.", "Push the session that started it.")
@@ -248,7 +248,7 @@ class _Steps:
 
     def __init__(
         self,
-        forms: Forms,
+        converter: Converter,
         place: HomePlace,
         cwd: str,
         hidden: IgnoreRules | None,
@@ -256,7 +256,7 @@ class _Steps:
         *,
         images: bool,
     ) -> None:
-        self._forms, self._place, self._cwd = forms, place, cwd
+        self._converter, self._place, self._cwd = converter, place, cwd
         self._hidden, self._secrets, self._images = hidden, secrets, images
         self._ids: set[str] = set()
         self.found = MaskedSecrets()
@@ -270,16 +270,16 @@ class _Steps:
         Each is its number in the log, its bytes to send, and its shared fields as they are in the log.
         """
         state, number = START, 0
-        for record in self._forms.records_of(session, end):
+        for record in self._converter.records_of(session, end):
             if number == since.count:
                 _same(written(state), since, session.session_id)
             number += 1
-            shared = self._forms.outgoing(record, self._place)
+            shared = self._converter.outgoing(record, self._place)
             whole = orjson.dumps(shared, option=orjson.OPT_SORT_KEYS)
             state = state_after([whole], state)
             self._note_files(record)
             if number > since.count and (data := self._sent(shared, whole, number)):
-                yield number, data, self._forms.sent(record) or {}
+                yield number, data, self._converter.sent(record) or {}
         if number < since.count or (number == since.count and written(state) != since.digest):
             _same("", since, session.session_id)
         self.local = SentBefore(number, written(state))
@@ -289,7 +289,7 @@ class _Steps:
         return self._sent(shared, orjson.dumps(shared, option=orjson.OPT_SORT_KEYS), 0)
 
     def _sent(self, shared: Record, whole: bytes, number: int) -> bytes | None:
-        kept = self._forms.sent(shared)
+        kept = self._converter.sent(shared)
         if kept is None:
             self.left_out[OTHER] += 1
             return None
@@ -299,7 +299,7 @@ class _Steps:
         if not self._images and any(sign in whole for sign in _PICTURED):  # of the few records that could have one
             kept = self._without_images(kept, 0)
         try:
-            masked = self._secrets.record(kept, self._forms, self.found)
+            masked = self._secrets.record(kept, self._converter, self.found)
             if masked is None:
                 self.left_out[THOUGHTS] += 1
             return encode(masked) if masked else None
@@ -314,18 +314,18 @@ class _Steps:
         if self._hidden is None:
             return
         cwd = record.get("cwd")
-        for call in self._forms.calls(record):
+        for call in self._converter.calls(record):
             if path := self._hidden.named_by(call, cwd if isinstance(cwd, str) else self._cwd):
                 self._ids.add(call.id)
                 self.withheld[path] = None
-        for identity, output, *_ in self._forms.decode(record).results:
+        for identity, output, *_ in self._converter.decode(record).results:
             if identity not in self._ids and (path := self._hidden.shown_in(output, self._cwd)):
                 self._ids.add(identity)
                 self.withheld[path] = None
 
     def _without_files(self, record: Record) -> Record:
         # Compared, not hashed: what stands in the place of an id may be anything.
-        new = self._forms.withheld(record, tuple(self._ids), WITHHELD) if self._ids else record
+        new = self._converter.withheld(record, tuple(self._ids), WITHHELD) if self._ids else record
         if new is not record and new != record:
             self.left_out[FILES] += 1
         return new
@@ -338,7 +338,7 @@ class _Steps:
         if isinstance(value, list):
             return [self._without_images(part, depth + 1) for part in value]
         if isinstance(value, dict):
-            if image := self._forms.image(value):
+            if image := self._converter.image(value):
                 self.left_out[IMAGES] += 1
                 return image.instead(_note(image.kind, image.size))
             return {name: self._without_images(part, depth + 1) for name, part in value.items()}

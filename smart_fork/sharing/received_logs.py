@@ -183,8 +183,8 @@ def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -
 
     `others` is True if the records are another person's.
     """
-    forms = AGENTS.forms_of(of.agent)
-    here = [forms.arrived(decode(one), others=others) for one in records]
+    converter = AGENTS.converter_of(of.agent)
+    here = [converter.arrived(decode(one), others=others) for one in records]
     there = tuple(
         (sha256(one).hexdigest(), record_key(arrived) if arrived is not None else "")
         for one, arrived in zip(records, here, strict=True)

@@ -27,7 +27,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts.model import is_fixed_field
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
+from smart_fork.agents.record_conversion import Converter, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import results_without_call
 from smart_fork.forking.record_masking import MASKABLE_TIES, MaskedSecrets
@@ -53,15 +53,15 @@ def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | N
 
     `decoded` are the parsed records if they are known.
     """
-    forms = AGENTS.forms_of(agent)
+    converter = AGENTS.converter_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
     for number, record in enumerate(decoded, start=1):
-        if forms.sent(record) != record:
+        if converter.sent(record) != record:
             raise Unshareable(f"Record {number} contains a field that is not shared.", _AGAIN)
     place = HomePlace(f"/{secrets.token_hex(16)}", f"/{secrets.token_hex(16)}")  # that no record names
     with written(agent, decoded, place) as log:
         session = _records_of(agent, log)
-        _compare(forms, session, place, records)
+        _compare(converter, session, place, records)
         yield session
 
 
@@ -72,7 +72,7 @@ def written(agent: str, records: Sequence[Record], place: HomePlace) -> Iterator
     with tempfile.TemporaryDirectory(prefix="sf-replay-") as folder:
         log = Path(folder) / AGENTS.copier_of(agent).place(Path(folder) / "log", new).name
         with log.open("wb") as file:
-            for record in AGENTS.forms_of(agent).anew(records, TargetSession(new.id, place)):
+            for record in AGENTS.converter_of(agent).anew(records, TargetSession(new.id, place)):
                 file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
         yield log
 
@@ -86,11 +86,11 @@ def _records_of(agent: str, log: Path) -> Session:
     return result.session
 
 
-def _compare(forms: Forms, session: Session, place: HomePlace, records: Sequence[bytes]) -> None:
+def _compare(converter: Converter, session: Session, place: HomePlace, records: Sequence[bytes]) -> None:
     try:
         again = (
-            orjson.dumps(forms.outgoing(record, place), option=orjson.OPT_SORT_KEYS)
-            for record in forms.records_of(session)
+            orjson.dumps(converter.outgoing(record, place), option=orjson.OPT_SORT_KEYS)
+            for record in converter.records_of(session)
         )
         for number, (before, after) in enumerate(zip_longest(records, again), start=1):
             if before != after:
@@ -126,45 +126,45 @@ def check_outgoing(outgoing: Outgoing) -> None:
 
 def _check(outgoing: Outgoing) -> None:
     agent = outgoing.session.agent
-    forms = AGENTS.forms_of(agent)
+    converter = AGENTS.converter_of(agent)
     records = [decode(record) for record in outgoing.records]
-    _masked_once(outgoing, records, forms)
-    _ties(outgoing, records, forms)
+    _masked_once(outgoing, records, converter)
+    _ties(outgoing, records, converter)
     with replayed(agent, outgoing.records, records) as session:
-        _turns(outgoing, {identity for record in records for identity in forms.ids(record)}, session)
+        _turns(outgoing, {identity for record in records for identity in converter.ids(record)}, session)
         _links(outgoing, session)
 
 
-def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
+def _masked_once(outgoing: Outgoing, records: Sequence[Record], converter: Converter) -> None:
     """Refuse records with masked secrets in which a second masking would find more secrets."""
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
-        if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
+        if MARK.encode() in data and outgoing.secrets.record(record, converter, MaskedSecrets()) != record:
             raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
 
 
-def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
+def _ties(outgoing: Outgoing, records: Sequence[Record], converter: Converter) -> None:
     for number, record, before in zip(outgoing.numbers, records, outgoing.here, strict=True):
-        here = _tied(before, forms)
-        if not all(tie in here for tie in _tied(record, forms)):  # in this order: what was passed is gone
+        here = _tied(before, converter)
+        if not all(tie in here for tie in _tied(record, converter)):  # in this order: what was passed is gone
             raise Unshareable(f"Record {number} would have another id or signature than here.", _NOT_SENT)
 
 
-def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
+def _tied(value: Any, converter: Converter) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each field that masking must not change, since it links a record to others, such as ids.
 
     In each object, they are ordered by name.
     """
     if isinstance(value, dict):
         for name in sorted(value):
-            if name in forms.free or name in MASKABLE_TIES or name == "type":  # what an image is becomes a text
+            if name in converter.free or name in MASKABLE_TIES or name == "type":  # what an image is becomes a text
                 continue
             if is_fixed_field(name, value[name]) and not isinstance(value[name], dict | list):
                 yield name, value[name]
             else:
-                yield from _tied(value[name], forms)
+                yield from _tied(value[name], converter)
     elif isinstance(value, list):
         for part in value:
-            yield from _tied(part, forms)
+            yield from _tied(part, converter)
 
 
 def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:

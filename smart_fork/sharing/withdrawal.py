@@ -83,19 +83,19 @@ def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = 
     With `remove`, delete the log. Return True if the log is deleted, also because no message remains.
     """
     session, before = _session(one, path), _records(one, path)
-    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
+    converter, place = AGENTS.converter_of(one.agent), HomePlace.of(one.root)
     left = list(_left(one, before, keys))
     if left == before and not remove:
         writing.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
-    gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
+    gone = remove or not any(said.intersection(converter.ids(record)) for record in left)
     whole = transcript.load_with_tool(one.agent, path)
     words = words_and_runs(map(orjson.dumps, before)) - words_and_runs(map(orjson.dumps, left))
     becomes = TargetSession(session.session_id, place, session.parent_id or "")
 
     def write() -> None:
-        replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
+        replace_file(path, (orjson.dumps(record) + b"\n" for record in converter.anew(left, becomes)))
 
     beside = {} if gone else renamed_beside(CutPlan.of(whole, ()), words)
     write_again(whole, _said(before), None if gone else _said(left), beside, write)
@@ -110,17 +110,17 @@ def _session(one: ReceivedLog, path: Path) -> Session:
 
 
 def _records(one: ReceivedLog, path: Path) -> list[Record]:
-    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
-    return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
+    converter, place = AGENTS.converter_of(one.agent), HomePlace.of(one.root)
+    return [converter.outgoing(record, place) for record in converter.records_of(_session(one, path))]
 
 
 def _left(one: ReceivedLog, records: Iterable[Record], keys: _EditsByKey) -> Iterator[Record]:
-    forms = AGENTS.forms_of(one.agent)
+    converter = AGENTS.converter_of(one.agent)
     for record in records:
         key = received_logs.record_key(record)
         if key not in keys:
             yield record
-        elif (new := keys[key]) is not None and (arrived := forms.arrived(decode(new), others=False)) is not None:
+        elif (new := keys[key]) is not None and (arrived := converter.arrived(decode(new), others=False)) is not None:
             yield arrived
 
 
@@ -260,14 +260,14 @@ def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _
 
 def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
     """Return the withdrawn records in the log's snapshots (its contents before cuts), each with its time."""
-    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
+    converter, place = AGENTS.converter_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
     records = ((line, record) for line in lines if (record := record_in(line)) is not None)
     return [
         (received_logs.record_time(one), line)
         for line, one in records
-        if received_logs.record_key(forms.outgoing(one, place)) in keys
+        if received_logs.record_key(converter.outgoing(one, place)) in keys
     ]
 
 
@@ -285,9 +285,9 @@ def _loss_of(
     """
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
-    forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
+    converter, here = AGENTS.converter_of(one.agent), Identity(HomePlace.of(one.root), {})
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
-    replacements = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
+    replacements = [(time, orjson.dumps(converter.incoming(decode(new), here))) for time, new in timed]
     return Loss.of(before, after, keys, gone - stays - {""}, replacements=replacements, known=one.times.values())
 
 
@@ -337,13 +337,13 @@ def _is_author(edits: Edits) -> bool:
 
 def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
     """Return a function that plans to remove or replace the records that `keys` edits in a log."""
-    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
+    converter, place = AGENTS.converter_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
             record = None if turn.inherited else record_in(turn.raw)
-            if record is not None and (key := received_logs.record_key(forms.outgoing(record, place))) in keys:
+            if record is not None and (key := received_logs.record_key(converter.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
         planned = CutPlan.of(session, cut | set(more))
@@ -353,9 +353,9 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
             if new is None or session.turns[position].id in planned.gone:
                 continue
             was = record_in(edits.get(position, session.turns[position].raw)) or {}
-            arrived = forms.arrived(decode(new), others=False)
+            arrived = converter.arrived(decode(new), others=False)
             if arrived is not None:
-                edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
+                edits[position] = orjson.dumps(converter.incoming(arrived, converter.identity_of(was, place)))
         return planned, edits
 
     return planned
@@ -431,7 +431,7 @@ def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
 
 
 def _holding(session: Transcript, shared: list[received_logs.ReceivedLog]) -> Iterator[tuple[str, str]]:
-    if session.tool not in AGENTS or not AGENTS[session.tool].has("forms"):
+    if session.tool not in AGENTS or not AGENTS[session.tool].has("converter"):
         return
     lines, agent = cut_lines(session), session.tool
 

@@ -112,7 +112,7 @@ def written_copy(
     After an error in the context, the log is deleted. `others` is true if the session belongs to another person.
     """
     agent = wanted.platform or taken.info.agent
-    AGENTS.forms_of(agent)  # says what it cannot have
+    AGENTS.converter_of(agent)  # says what it cannot have
     new, directory = AGENTS.starter_of(agent).new_id(), directory_of(project, wanted)
     root = project.place.root if directory.is_relative_to(project.place.root) else directory
     with received_logs.writing_copy(agent, new, project.place):

@@ -337,7 +337,7 @@ def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str
     They are the project's sessions that people started, and the tracked ones, of `agents` or of all agents.
     """
     root, chosen = project.place.root, set(agents)
-    names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
+    names = [one.name for one in AGENTS if one.has("converter") and (not chosen or one.name in chosen)]
     here = recent_sessions([OWN[name] for name in names], project_of(root), _MAX_SESSIONS).sessions[::-1]
     known = {one.session_id: one for one in here}
     here.sort(key=lambda one: _depth(one, known))

@@ -282,7 +282,7 @@ def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tup
         return _as_tracked(tracked, newest(platform, project.place.root))
     current = tracked.named(None)
     if current is None:
-        flags = ", ".join(f"--{agent.name}" for agent in AGENTS if agent.has("forms"))
+        flags = ", ".join(f"--{agent.name}" for agent in AGENTS if agent.has("converter"))
         raise Usage(f"Must specify either a file path or a platform flag ({flags})", "Or the id of a session.")
     return current[0], _log_of(project, *current)
 
@@ -386,4 +386,4 @@ def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> 
 
 
 def _count(session: Session, end: int) -> int:
-    return sum(1 for _ in AGENTS.forms_of(session.agent).records_of(session, end))
+    return sum(1 for _ in AGENTS.converter_of(session.agent).records_of(session, end))

@@ -24,7 +24,7 @@ from indexer.store.base import Document, Words
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
+from smart_fork.agents.record_conversion import Converter, HomePlace, TargetSession
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 
@@ -194,16 +194,16 @@ def searchable_form(
     Raises:
         Unshareable: this version does not read sessions of that agent.
     """
-    forms = AGENTS[agent].forms if agent in AGENTS else None
-    if forms is None or agent not in READERS.names:
+    converter = AGENTS[agent].converter if agent in AGENTS else None
+    if converter is None or agent not in READERS.names:
         raise Unshareable("This version cannot read sessions of that agent.")
     records = tuple(records)
-    session = _read(records, agent, forms, session_id)
+    session = _read(records, agent, converter, session_id)
     if session is None:
         return None
     whole = replace(session, session_id=session_id, cwd="", head="", root_id=root_id)
     document = document_of(whole, READERS)[0]
-    before = _read(records[:inherited], agent, forms, session_id) if inherited else None
+    before = _read(records[:inherited], agent, converter, session_id) if inherited else None
     if before is None:
         return Searched(document, session.root_id, document.words)
     parents = document_of(replace(before, session_id=session_id, cwd="", head="", root_id=root_id), READERS)[0]
@@ -219,9 +219,11 @@ def searchable_form(
     return Searched(document, session.root_id, own, frozenset(chunk.hash for chunk in parents.chunks))
 
 
-def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -> Session | None:
-    told = (forms.arrived(orjson.loads(record), others=True) for record in records)
-    made = forms.anew((record for record in told if record is not None), TargetSession(session_id, _PLACEHOLDER_PATHS))
+def _read(records: Iterable[bytes], agent: str, converter: Converter, session_id: str) -> Session | None:
+    told = (converter.arrived(orjson.loads(record), others=True) for record in records)
+    made = converter.anew(
+        (record for record in told if record is not None), TargetSession(session_id, _PLACEHOLDER_PATHS)
+    )
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         log = Path(folder) / f"{session_id}.jsonl"
         with log.open("wb") as file:

@@ -224,22 +224,22 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
 
     The edits map the SHA-256 of each record to its replacement, or to `None` to remove the record.
     """
-    forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
+    converter, place = AGENTS.converter_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
     new: dict[str, bytes] = {}
     for position, turn in enumerate(made.session.turns):
         if not (record := dict_in(json_in(turn.raw))):
             continue
-        shared = forms.outgoing(record, place)
+        shared = converter.outgoing(record, place)
         if turn.id in made.gone:
             gone.add(received_logs.record_key(shared))
         elif (line := made.edits.get(position)) is not None and (after := dict_in(json_in(line))):
-            edited = canonical.encode(forms.outgoing(after, place))
+            edited = canonical.encode(converter.outgoing(after, place))
             if edited != canonical.encode(shared):  # which parent it names is no part of it
                 new[received_logs.record_key(shared)] = edited
     edits: dict[bytes, bytes | None] = {}
     for one in taken.records:
-        here = forms.arrived(canonical.decode(one), others=False)
+        here = converter.arrived(canonical.decode(one), others=False)
         key = received_logs.record_key(here) if here is not None else ""
         if key in gone:
             edits[sha256(one).digest()] = None

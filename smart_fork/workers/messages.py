@@ -191,7 +191,7 @@ class _Talk:
         """Pass the message to the agent's own command for queued messages, if it has one. Return True on success."""
         worker, around = self.worker, self.around
         agent = AGENTS[worker.agent]
-        verb = agent.presence.queue(worker.session_id or "", text, around.processes.running) if agent.presence else ()
+        verb = agent.processes.queue(worker.session_id or "", text, around.processes.running) if agent.processes else ()
         if not verb:
             return False
         program = Program.find(worker.agent, around.env)

@@ -31,7 +31,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
     `prompt` is the session's current prompt, if known.
     """
     known = registry.of_session(session_id)
-    if known is None and AGENTS[agent].births:
+    if known is None and AGENTS[agent].worker_sessions:
         return _worker_that_waits(registry, agent, session_id, prompt)
     return known
 
@@ -87,16 +87,16 @@ def _began_so(log: Path, worker: WorkerRecord) -> bool:
     began = seconds_in(worker.started_at)
     if began is None:
         return False
-    births = AGENTS[worker.agent].births
-    if births is None:  # what it forks or begins has an id that we chose
+    finder = AGENTS[worker.agent].worker_sessions
+    if finder is None:  # what it forks or begins has an id that we chose
         return worker.kind == "continue"
-    birth = births.birth(log)
-    if birth is None or birth.cwd != worker.cwd:
+    beginning = finder.beginning(log)
+    if beginning is None or beginning.cwd != worker.cwd:
         return False
     if worker.kind == "continue":
         return True
     parent = worker.source_session_id if worker.is_fork else None
-    return birth.parent_id == parent and birth.born >= began - _RECORD_SECONDS
+    return beginning.parent_id == parent and beginning.born >= began - _RECORD_SECONDS
 
 
 def _first_prompt(log: Path, worker: WorkerRecord) -> str:

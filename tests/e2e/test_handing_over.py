@@ -34,7 +34,7 @@ SOURCES = {
     "claude": "claude/person.jsonl", "codex": "codex/person.jsonl", "qwen": "qwen/tools.jsonl", "opencode": "",
     "gemini": "gemini/tools.jsonl", "copilot": "copilot/tools.jsonl",
 }  # fmt: skip
-TOLD = [agent.name for agent in AGENTS if agent.has("forms")]
+TOLD = [agent.name for agent in AGENTS if agent.has("converter")]
 #: A start takes seconds: each of those that are told in their own way. `SMART_FORK_DRILLS=all` takes all pairs.
 SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("claude", "copilot")]
 #: Agents that are only read are handed over as well.

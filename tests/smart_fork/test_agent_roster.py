@@ -75,8 +75,8 @@ def test_what_can_be_done_with_each_is_what_there_is_of_it():
     for agent in AGENTS:
         able = agent.abilities()
         assert Agent.ABILITIES.keys() == able.keys()
-        assert able["told"] == (agent.forms is not None)
-        assert able["shared"] == (agent.forms is not None)
+        assert able["told"] == (agent.converter is not None)
+        assert able["shared"] == (agent.converter is not None)
         assert able["cut"] == (agent.cutter is not None)
     assert AGENTS["claude"].abilities()["budgeted"]
     assert not AGENTS["cursor"].abilities()["budgeted"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import checkpoint_sources, checkpoints
+from smart_fork.agents import repository_session_sources, repository_sessions
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused
@@ -76,7 +76,7 @@ def test_where_no_ref_has_moved_git_is_not_asked(kept, world, monkeypatch):
     def refused(*_, **__):
         raise AssertionError("git was asked")
 
-    monkeypatch.setattr(checkpoint_sources, "_git", refused)
+    monkeypatch.setattr(repository_session_sources, "_git", refused)
     assert [ALICES] == world.ids(RETRY, kept)
 
 
@@ -217,7 +217,7 @@ def test_logs_of_each_agent_are_read(title, log, world, shop, tmp_path):
     shutil.copy(FIXTURES / log, own)
     known = OWN[agent].read(own).session
     commit(shop, "a1b2c3d4e5f6", session(known.session_id, own.read_bytes(), agent=title))
-    checkpoints.note(shop)
+    repository_sessions.note(shop)
 
     (file,) = READERS[agent].discover()
     read = READERS[agent].read(file.path).session
@@ -235,7 +235,7 @@ def test_paths_of_its_edits_are_this_clones(world, shop):
     back[0] |= {"parentUuid": records[1]["uuid"]}
     back[0]["message"]["content"] = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}]
     commit(shop, "a1b2c3d4e5f6", session(ALICES, jsonl([*records, *back]), files_touched=["src/upload.py"]))
-    checkpoints.note(shop)
+    repository_sessions.note(shop)
 
     read = sessions.read(sessions.locate(ALICES))
     assert [str(shop / "src/upload.py")] == [
@@ -302,7 +302,7 @@ def hostile_claude(world: World) -> bytes:
 @pytest.mark.parametrize("whole", thorough_except_first([True, False]))
 def test_a_fork_is_a_copy_that_works_here_and_asks(whole, played, world, shop, home):
     commit(shop, "a1b2c3d4e5f6", session(ALICES, hostile_claude(world)))
-    checkpoints.note(shop)
+    repository_sessions.note(shop)
     before = frozen(shop)
 
     forked = fork_session(ForkRequest(ALICES[:8], Options("go on", place="process"), at=None if whole else 1))
@@ -319,7 +319,7 @@ def test_a_fork_is_a_copy_that_works_here_and_asks(whole, played, world, shop, h
 
 
 def test_it_is_handed_over(played, world, kept, home):
-    checkpoints.note(kept)
+    repository_sessions.note(kept)
     forked = fork_session(ForkRequest(ALICES, Options("go on", place="process"), as_agent="codex"))
 
     (log,) = (home / ".codex/sessions").rglob("*.jsonl")
@@ -330,7 +330,7 @@ def test_it_is_handed_over(played, world, kept, home):
 
 @pytest.mark.thorough
 def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home):
-    checkpoints.note(kept)
+    repository_sessions.note(kept)
     planned = fork_session(ForkRequest(ALICES, Options("go on", place="process"), dry_run=True))
     with pytest.raises(ForkRefused, match="asks before it acts"):
         fork_session(ForkRequest(ALICES, Options("go on", place="process", skip_permissions=True)))
@@ -344,7 +344,7 @@ def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home
 
 @pytest.mark.thorough
 def test_a_worker_can_begin_from_it(played, world, kept, home):
-    checkpoints.note(kept)
+    repository_sessions.note(kept)
     asked = {"project_path": str(kept), "run_in": "process", "worktree": False, "fork_from": ALICES, "prompt": "go on"}
     (started,) = spawn([asked], machine=Machine(played, clock=FakeClock())).workers
 
@@ -373,7 +373,7 @@ def test_only_its_author_goes_on_in_it_cuts_it_or_shares_it(words, kept, run):  
 
 def test_the_newest_session_is_always_the_persons_own(kept, world, shop):
     own = world.claude(shop, "mine", "yes")
-    checkpoints.note(kept)
+    repository_sessions.note(kept)
 
     assert own == newest_session(shop, "claude").session_id
 

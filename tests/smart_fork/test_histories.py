@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from smart_fork.agents import checkpoints
+from smart_fork.agents import repository_sessions
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import sessions
@@ -193,7 +193,7 @@ def test_it_is_found_and_listed_as_somebody_elses(kept, world):
 
 
 def test_what_was_said_and_done_is_read_and_nothing_else(kept):
-    checkpoints.note(kept)
+    repository_sessions.note(kept)
     said = shown(LAMP)
     assert [text for role, text in said if role == "user"] == [DIM, "and the one in the hall"]
     told = "\n".join(text for _, text in said)
@@ -229,7 +229,7 @@ def test_each_form_is_read(text, agent, prompt, told, world, shop):  # noqa: PLR
 
 
 def test_it_is_handed_over_and_never_forked(kept, world, played, home):
-    checkpoints.note(kept)
+    repository_sessions.note(kept)
     before = frozen(kept)
     for forks in (
         lambda: fork_session(ForkRequest(LAMP, Options("go on", place="process"))),
@@ -248,7 +248,7 @@ def test_it_is_handed_over_and_never_forked(kept, world, played, home):
 
 def test_a_history_of_an_agent_that_is_only_read_is_handed_over(world, shop, played, home):
     write(shop, EXTENSION)
-    checkpoints.note(shop)
+    repository_sessions.note(shop)
     fork_session(ForkRequest(SINK, Options("go on", place="process"), as_agent="claude"))
     [log] = (home / ".claude/projects").rglob("*.jsonl")
     assert "unclog the sink" in log.read_text()
@@ -303,7 +303,7 @@ def without_a_prompt(shop):
 @pytest.mark.parametrize("hostile", [a_link_to_a_file, a_link_to_a_folder, no_history, a_pipe, without_a_prompt])
 def test_what_is_no_history_of_the_repository_is_none(hostile, world, shop):
     hostile(shop)
-    checkpoints.note(shop)
+    repository_sessions.note(shop)
     assert list_recent("all", str(shop), 10).sessions == ()
     assert world.ids(DIM, shop) == []
 
@@ -338,12 +338,12 @@ def test_secrets_are_masked_and_one_setting_switches_it_off(kept, world, run, mo
 
 def test_in_an_unbalanced_block_of_code_a_heading_behind_a_separator_counts(world, shop):
     write(shop, NEW.replace("I look at the lamp.", "I look at the lamp: ```\n```python\nunbalanced = True"))
-    checkpoints.note(shop)
+    repository_sessions.note(shop)
     assert [text for role, text in shown(LAMP) if role == "user"][-1] == "and the one in the hall"
 
 
 def test_a_clone_without_one_lists_nothing(world, shop):
     git(shop, "status")
-    assert checkpoints.note(shop) is False
+    assert repository_sessions.note(shop) is False
     with pytest.raises(NotFound):
         sessions.locate(HALL)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import checkpoint_sources
+from smart_fork.agents import repository_session_sources
 from smart_fork.finding import sessions
 from tests.smart_fork.checkpointed import LINK, SUBMODULE, THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -78,7 +78,7 @@ BAD = {
 
 
 def test_all_that_is_odd_in_checkpoints_is_no_session_and_hinders_no_other(kept, world, run, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(checkpoint_sources, "_MAX_BYTES", 300_000)
+    monkeypatch.setattr(repository_session_sources, "_MAX_BYTES", 300_000)
     for number, bad in enumerate(BAD.values()):
         commit(kept, f"b1b2c3d4e5{number:02x}", bad(world))
     before = frozen(kept)
@@ -91,7 +91,7 @@ def test_all_that_is_odd_in_checkpoints_is_no_session_and_hinders_no_other(kept,
 @pytest.mark.thorough
 @pytest.mark.parametrize("bad", BAD)
 def test_what_is_odd_in_a_checkpoint_is_no_session_and_hinders_no_other(bad, kept, world, run, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(checkpoint_sources, "_MAX_BYTES", 300_000)
+    monkeypatch.setattr(repository_session_sources, "_MAX_BYTES", 300_000)
     commit(kept, "b1b2c3d4e5f6", BAD[bad](world))
     before = frozen(kept)
 
@@ -127,7 +127,7 @@ def test_a_tree_that_git_never_writes_hinders_no_other(kept, world):
 
 
 def test_what_is_read_for_a_list_is_bounded(kept, world, monkeypatch):
-    monkeypatch.setattr(checkpoint_sources, "_MAX_READ", 100)
+    monkeypatch.setattr(repository_session_sources, "_MAX_READ", 100)
     assert [] == world.ids(RETRY, kept)
     monkeypatch.undo()
 

@@ -31,7 +31,7 @@ LONG = "zebra " * 40_000
 INSTEAD = f"[a text of {len(LONG):,} bytes, too long to be read]"
 SAID = ("add retry", "it retries", LONG, "so many zebras", "and the docs", "done")
 SHOWN = [INSTEAD if one == LONG else one for one in SAID]
-IN_FILES = [agent.name for agent in AGENTS if agent.forms and agent.name != "opencode"]
+IN_FILES = [agent.name for agent in AGENTS if agent.converter and agent.name != "opencode"]
 
 
 @pytest.fixture(params=IN_FILES)
@@ -43,7 +43,7 @@ def log(request, home, repo, monkeypatch) -> Path:
     said = [Utterance(not n % 2, text, f"2026-01-01T10:0{n}:00.000Z") for n, text in enumerate(SAID)]
     path: Path = AGENTS.copier_of(agent).place(Path("log"), NewSession(session_id, repo, datetime.now(UTC)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    records = AGENTS.teller_of(agent).log_of(said, TargetSession(session_id, HomePlace(str(repo), str(home))))
+    records = AGENTS.handover_writer_of(agent).log_of(said, TargetSession(session_id, HomePlace(str(repo), str(home))))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 

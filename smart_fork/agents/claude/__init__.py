@@ -31,6 +31,6 @@ class Claude(Agent):
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
     facets = usual_facets(
-        "births", screen="smart_fork.agents.screen:Screen", background="smart_fork.agents.starter:Background",
+        "worker_sessions", screen="smart_fork.agents.screen:Screen", background="smart_fork.agents.starter:Background",
         tail="tail:TAIL",
     )  # fmt: skip

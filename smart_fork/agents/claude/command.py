@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at, text_in
-from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
+from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.starter import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
 from smart_fork.system.processes import Running
@@ -64,7 +64,7 @@ class ClaudeStarter(Starter):
         )
 
 
-class ClaudePresence(Presence):
+class ClaudeProcesses(AgentProcesses):
     """The facet that recognizes Claude Code's processes, and the session that each has open."""
 
     forks = ("--fork-session",)

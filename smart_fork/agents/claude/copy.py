@@ -21,7 +21,7 @@ from smart_fork.agents.claude.fold import CODEC, ClaudeCodec
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy_folder
-from smart_fork.agents.record_conversion import Forms, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.record_conversion import Converter, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, records_in_order
 
 #: The subtype of the record that marks a compaction.
@@ -255,7 +255,7 @@ _BLOCKS = {
 }  # fmt: skip
 
 
-class ClaudeForms(ClaudeCodec, Forms):
+class ClaudeConverter(ClaudeCodec, Converter):
     """The conversion of Claude Code's records for sharing, without parents' ids, since they are in order."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})

@@ -27,7 +27,7 @@ from indexer.transcripts.texts import (
 )
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
+from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry
 from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
@@ -387,7 +387,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
             yield call, str(name)
 
 
-class ClaudeHeads(TreeHeads):
+class ClaudeAncestry(TreeAncestry):
     """The reader of the first records of Claude Code's logs, which finds the parents and forks of sessions."""
 
     #: The types of records at the top of a new file.

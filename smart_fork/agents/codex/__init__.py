@@ -24,6 +24,7 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual_facets(
-        "prompts", heads="history:CodexHeads", births="history:CodexBirths", codec="codec:CodexCodec",
-        screen="smart_fork.agents.screen:Screen", tail="tail:TAIL", subagents="subagents:CodexSubAgents",
+        "prompts", ancestry="history:CodexAncestry", worker_sessions="history:CodexWorkerSessions",
+        codec="codec:CodexCodec", screen="smart_fork.agents.screen:Screen", tail="tail:TAIL",
+        subagents="subagents:CodexSubAgents",
     )  # fmt: skip

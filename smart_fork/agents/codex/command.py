@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from smart_fork.agents.agent_processes import Presence, ProcessNote
+from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.rollouts import is_id
 from smart_fork.agents.settings import NAME
@@ -62,7 +62,7 @@ _SERVES = {"app-server", "exec", "mcp-server"}
 _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-server daemon stop"
 
 
-class CodexPresence(Presence):
+class CodexProcesses(AgentProcesses):
     """The facet that finds Codex's processes, which lock each open session.
 
     If Codex's server runs the session for a window, the server holds the lock, a bit longer than the window is open.

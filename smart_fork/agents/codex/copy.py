@@ -29,7 +29,7 @@ from smart_fork.agents.codex.history import complete_history, lines_of
 from smart_fork.agents.codex.sent_records import Entry, SeenRecord, enveloped, linked_turns, sent_records
 from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed
-from smart_fork.agents.record_conversion import Forms, Identity, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.json_text import respelled
 
 #: The fields of a header that are only true of its own file.
@@ -209,7 +209,7 @@ _AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions 
 _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
-class CodexForms(CodexCodec, Forms):
+class CodexConverter(CodexCodec, Converter):
     """The conversion of Codex's records for sharing, including records of the session's ancestors.
 
     All records have the fields ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a

@@ -19,7 +19,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import Birth, Births, FamilyLog, Heads
+from smart_fork.agents.ancestry import Ancestry, FamilyLog, SessionBeginning, WorkerSessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
@@ -111,7 +111,7 @@ def complete_history(path: Path) -> list[RolloutPart]:
     raise NotFound(f"The log of its parent session is gone: {parent or missing}")
 
 
-class CodexHeads(Heads):
+class CodexAncestry(Ancestry):
     """The facet that finds the parents of Codex's sessions, from the first records of rollouts (logs).
 
     A header names the session forked from, or the rollout continued; in old logs, the parent's own header comes second.
@@ -154,15 +154,15 @@ def _born(log: Path, header: Record) -> Record:
     return first_header(began) if began else header
 
 
-class CodexBirths(Births):
+class CodexWorkerSessions(WorkerSessions):
     """The facet that recognizes which new Codex session a started worker (an agent) has created."""
 
-    def birth(self, log: Path) -> Birth | None:
+    def beginning(self, log: Path) -> SessionBeginning | None:
         with contextlib.suppress(OSError):
             meta = dict_in(next((line.record.get("payload") for line in LineReader(log)), None))
             parent, born = meta.get("forked_from_id"), seconds_in(str(_born(log, meta).get("timestamp")))
             if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
-                return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
+                return SessionBeginning(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
         return None
 
     def was_asked(self, log: Path, prompt: str) -> bool:

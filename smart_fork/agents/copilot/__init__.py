@@ -23,4 +23,4 @@ class Copilot(Agent):
     session_variables = (SESSION,)
     project_variables = ("COPILOT_PROJECT_DIR",)
     clients = ("copilot",)
-    facets = usual_facets("births", "caller", "prompts")
+    facets = usual_facets("worker_sessions", "caller", "prompts")

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
+from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.copilot.log import sessions
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import OptionStarter
@@ -26,7 +26,7 @@ from smart_fork.system.processes import Running
 _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
 
-class CopilotPresence(Presence):
+class CopilotProcesses(AgentProcesses):
     """The facet that finds Copilot CLI's processes, and the session that each has open."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:

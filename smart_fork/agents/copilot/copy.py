@@ -24,7 +24,7 @@ from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
 from smart_fork.agents.copilot import fold
 from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions
-from smart_fork.agents.record_conversion import Forms, Identity, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_text import respelled
@@ -194,7 +194,7 @@ _PARTS = {"usage": _OF_USAGE, "result": _OF_RESULT, "error": _OF_ERROR, "shellEx
 _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
-class CopilotForms(fold.CopilotCodec, Forms):
+class CopilotConverter(fold.CopilotCodec, Converter):
     """The conversion of Copilot CLI's events for sharing, without parents' ids, since they are in order."""
 
     taken = frozenset({"parentId"})

@@ -23,7 +23,7 @@ from indexer.transcripts.reader_state import count, utc
 from indexer.transcripts.texts import PersonAnswers, strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents, origin_by_workers
+from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
@@ -313,7 +313,7 @@ class _SubAgentTree(CopilotTree):
         return ()
 
 
-class CopilotHeads(Heads):
+class CopilotAncestry(Ancestry):
     """The facet that finds the parents of Copilot CLI's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:

@@ -25,7 +25,7 @@ from indexer.masking import Masked, mask_screen
 from indexer.transcripts.reader_state import utc
 from indexer.values import seconds_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
-from smart_fork.agents.agent_processes import START_SECONDS, Presence, ProcessNote
+from smart_fork.agents.agent_processes import START_SECONDS, AgentProcesses, ProcessNote
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, start_of
 from smart_fork.agents.screen import Question, Screen
@@ -94,7 +94,7 @@ class GeminiCalls(CallerIdentity):
         return next((id_of(path) for path in newest if start_of(path) >= utc(since)), None)
 
 
-class GeminiPresence(Presence):
+class GeminiProcesses(AgentProcesses):
     """The facet that finds Gemini CLI's processes, and infers their sessions from the times at which these began."""
 
     forks = ("--session-file",)

@@ -28,7 +28,7 @@ from smart_fork.agents.gemini.records import CODEC, GeminiCodec, Memory, is_cont
 from smart_fork.agents.record_conversion import (
     SHARED,
     Identity,
-    PartForms,
+    PartConverter,
     TargetSession,
     Utterance,
     all_texts,
@@ -145,7 +145,7 @@ _KINDS = ("user", "gemini")
 _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
-class GeminiForms(GeminiCodec, PartForms):
+class GeminiConverter(GeminiCodec, PartConverter):
     """The conversion of Gemini CLI's records for sharing."""
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})

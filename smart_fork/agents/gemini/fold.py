@@ -34,7 +34,7 @@ from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
-from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents, origin_by_workers
+from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.records import (
@@ -350,7 +350,7 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
             yield str(call.get("id") or ""), name
 
 
-class GeminiHeads(Heads):
+class GeminiAncestry(Ancestry):
     """The reader of how Gemini CLI's logs begin. The first messages that two logs share tell which session a fork came
     from.
     """

@@ -28,4 +28,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual_facets("prompts", forms="forms:OpenCodeForms")
+    facets = usual_facets("prompts", converter="converter:OpenCodeConverter")

@@ -20,8 +20,8 @@ import apsw
 
 from indexer.locks import locked_by
 from indexer.masking import Masked, beginning, mask
-from smart_fork.agents.agent_processes import Presence, ProcessNote
-from smart_fork.agents.ancestry import Birth, Births
+from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote
+from smart_fork.agents.ancestry import SessionBeginning, WorkerSessions
 from smart_fork.agents.opencode.database import opened
 from smart_fork.agents.opencode.fold import conversation, text_of, written
 from smart_fork.agents.screen import Question, Screen, words
@@ -98,7 +98,7 @@ class OpenCodeStarter(Starter):
         return f"ses_{secrets.token_hex(_ID_CHARACTERS // 2)}"
 
 
-class OpenCodePresence(Presence):
+class OpenCodeProcesses(AgentProcesses):
     """The facet that finds OpenCode's processes, and the session that each seems to have open."""
 
     forks = ("--fork",)
@@ -141,13 +141,13 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
     return (str(directory), float(moment)) if one == session_id else None
 
 
-class OpenCodeBirths(Births):
+class OpenCodeWorkerSessions(WorkerSessions):
     """The facet that recognizes which new session a started worker (an agent) has created.
 
     A fork's session needs no recognition, because smart-fork chooses its id.
     """
 
-    def birth(self, log: Path) -> Birth | None:
+    def beginning(self, log: Path) -> SessionBeginning | None:
         try:
             info = written(log, 1)["info"]
         except OSError:
@@ -155,7 +155,7 @@ class OpenCodeBirths(Births):
         created, cwd = info["time"]["created"], info.get("directory")
         if info.get("parentID") or not created or not isinstance(cwd, str):
             return None
-        return Birth(log.name, None, cwd, created / 1000)
+        return SessionBeginning(log.name, None, cwd, created / 1000)
 
     def was_asked(self, log: Path, prompt: str) -> bool:
         said = conversation(written(log))

@@ -20,9 +20,9 @@ from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record, aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, MergedCopy, NewSession, WrittenCopy, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
+from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened
 from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
-from smart_fork.agents.opencode.forms import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.log import database
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed

@@ -42,7 +42,7 @@ from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import CopiedMessage, FamilyLog, Heads, SubAgents
+from smart_fork.agents.ancestry import Ancestry, CopiedMessage, FamilyLog, SubAgents
 from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
 from smart_fork.agents.fold import Fold
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
@@ -409,7 +409,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
             yield str(part.get("callID") or part.get("id") or ""), name
 
 
-class OpenCodeHeads(Heads):
+class OpenCodeAncestry(Ancestry):
     """The facet that finds the parents of OpenCode's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:

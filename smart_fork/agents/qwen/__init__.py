@@ -25,4 +25,4 @@ class Qwen(Agent):
     session_variables = (SESSION,)
     project_variables = ("QWEN_PROJECT_DIR",)
     clients = ("qwen",)
-    facets = usual_facets("births", "caller", "prompts")
+    facets = usual_facets("worker_sessions", "caller", "prompts")

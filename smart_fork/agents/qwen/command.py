@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at
-from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
+from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import OptionStarter
 from smart_fork.system.processes import Running
 
 
-class QwenPresence(Presence):
+class QwenProcesses(AgentProcesses):
     """The facet that finds Qwen Code's processes, and the session that each has open."""
 
     forks = ("--fork-session",)

@@ -19,7 +19,7 @@ from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compacti
 from smart_fork.agents.qwen.log import CHATS, agents_of, folder_of, project_of
 from smart_fork.agents.record_conversion import (
     SHARED,
-    PartForms,
+    PartConverter,
     TargetSession,
     Utterance,
     all_texts,
@@ -96,7 +96,7 @@ _FIELDS = frozenset({
 _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
-class QwenForms(QwenCodec, PartForms):
+class QwenConverter(QwenCodec, PartConverter):
     """The conversion of Qwen Code's records for sharing, without parents' ids, since they are in order."""
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})

@@ -28,7 +28,7 @@ from indexer.transcripts.texts import (
 )
 from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads, origin_by_workers
+from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry, origin_by_workers
 from smart_fork.agents.codec import (
     MessageCodec,
     Record,
@@ -267,7 +267,7 @@ class QwenSubAgents(LoggedSubAgents):
         return {call: name for call in calls for name in logs if name.endswith(f"-{call}")}
 
 
-class QwenHeads(TreeHeads):
+class QwenAncestry(TreeAncestry):
     """The facet that finds the parents of Qwen Code's sessions by the first messages that two logs share.
 
     Forks that Qwen Code makes have the same form as smart-fork's copies.

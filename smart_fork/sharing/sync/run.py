@@ -19,7 +19,7 @@ from indexer.log_changes import forgotten
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
 from smart_fork import session_origins
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.finding import sessions
@@ -38,7 +38,7 @@ Copies = Mapping[str, sending.SyncedCopy]
 
 def _is_own(entry: SharedEntry) -> bool:
     """Return True if the remote's session was sent from a log that this machine has."""
-    return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
+    return any(not repository_sessions.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
 def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
@@ -296,7 +296,7 @@ class _Run:
             self._progress("receiving", number, len(there.sessions))
             # A copy of this state was written here: if it was deleted since, it does not come back.
             copied = any(copy.source == source and copy.shared == entry.digest for copy in here.values())
-            can_receive = entry.agent in READERS.names and AGENTS[entry.agent].has("forms")
+            can_receive = entry.agent in READERS.names and AGENTS[entry.agent].has("converter")
             if copied or source in self._settled.stamps or not can_receive or _is_own(entry):
                 continue
             place = (entry.directory, entry.machine, entry.remote)

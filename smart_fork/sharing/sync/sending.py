@@ -17,7 +17,7 @@ from indexer.log_changes import VERSION
 from indexer.project import project_of
 from indexer.transcripts.model import Session
 from smart_fork import config, session_origins
-from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
@@ -141,11 +141,11 @@ def prepared_sessions(
 
     Withdrawn sessions are skipped. `copies` are the sessions that are copies of remote ones.
     """
-    readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
+    readers = [READERS[agent.name] for agent in AGENTS if agent.has("converter")]
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
     projects = [project_of(one) for one in known.directories]
     here = ((one, place) for place in projects for one in recent_sessions(readers, place, _ALL).sessions)
-    found = [(one, Path(place.root)) for one, place in here if not checkpoints.is_within(str(one.source_path))]
+    found = [(one, Path(place.root)) for one, place in here if not repository_sessions.is_within(str(one.source_path))]
     chosen, hidden = config.sharing_rules(), {root: _hidden(root) for _, root in found}
     for number, (session, root) in enumerate(found):
         progress("sending", number, len(found))

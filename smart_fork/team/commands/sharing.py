@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter `platforms` of a command by flags, one for each agent, such as ``--codex``."""
-    agents = [agent for agent in AGENTS if agent.has("forms")]
+    agents = [agent for agent in AGENTS if agent.has("converter")]
     shown: list[Parameter] = []
     for one in inspect.signature(command, eval_str=True).parameters.values():
         shown += map(_flag, agents) if one.name == "platforms" else [one]

@@ -182,7 +182,7 @@ def walked(agent: Agent, path: Path) -> None:
     records = list(records_in(path, session))
     decoded(agent, records)
     followed(agent, path)
-    if agent.forms:
+    if agent.converter:
         shared(agent, records)
     if session is not None:
         related(agent, session)
@@ -210,26 +210,32 @@ def followed(agent: Agent, path: Path) -> None:
 
 
 def shared(agent: Agent, records: list[dict[str, Any]]) -> None:
-    forms = agent.forms
-    assert forms is not None
+    converter = agent.converter
+    assert converter is not None
     out = []
     for record in records:
-        list(forms.ids(record))
-        forms.without_thoughts(record, lambda _: True)
-        forms.untied(record)
-        forms.withheld(record, {"call"}, "gone")
-        sent = forms.sent(record)
+        list(converter.ids(record))
+        converter.without_thoughts(record, lambda _: True)
+        converter.untied(record)
+        converter.withheld(record, {"call"}, "gone")
+        sent = converter.sent(record)
         if sent is not None:
-            assert forms.sent(sent) == sent
-            out.append(forms.outgoing(sent, HERE))
-            forms.incoming(out[-1], forms.identity_of(sent, HERE))
+            assert converter.sent(sent) == sent
+            out.append(converter.outgoing(sent, HERE))
+            converter.incoming(out[-1], converter.identity_of(sent, HERE))
         for others in (True, False):
-            forms.arrived(record, others=others)
-    list(forms.anew(out, TargetSession(SESSION, HERE)))
+            converter.arrived(record, others=others)
+    list(converter.anew(out, TargetSession(SESSION, HERE)))
 
 
 def related(agent: Agent, session: Session) -> None:
-    codec, heads, subagents, forms, cutter = agent.codec, agent.heads, agent.subagents, agent.forms, agent.cutter
+    codec, heads, subagents, converter, cutter = (
+        agent.codec,
+        agent.ancestry,
+        agent.subagents,
+        agent.converter,
+        agent.cutter,
+    )
     assert codec is not None
     codec.thoughts_between(session)
     with suppress(SmartForkError):
@@ -240,7 +246,7 @@ def related(agent: Agent, session: Session) -> None:
         with suppress(OSError):
             subagents.read(session, name)
     with suppress(SmartForkError, OSError):
-        list(forms.records_of(session) if forms else ())
+        list(converter.records_of(session) if converter else ())
     with suppress(SmartForkError, OSError):
         if cutter:
             loaded = cutter.load(session.source_path)

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from indexer.transcripts.base import AgentAdapter, Agents, UnknownAgentError
-from smart_fork.agents.checkpoint_log import WithCheckpoints
 from smart_fork.agents.log_readers import OWN, READERS
+from smart_fork.agents.repository_session_adapter import RepositorySessionAdapter
 from tests.support.cases import parametrize_subtests
 
 
@@ -88,4 +88,4 @@ def test_a_reader_with_checkpoints_says_all_that_the_agent_s_own_says():
     """An attribute that the wrapper does not delegate would have the default of every agent."""
     told = {name for name in vars(AgentAdapter) if not name.startswith("_")}
 
-    assert told <= {*vars(WithCheckpoints), *vars(WithCheckpoints(OWN["codex"]))} | {"name"}
+    assert told <= {*vars(RepositorySessionAdapter), *vars(RepositorySessionAdapter(OWN["codex"]))} | {"name"}

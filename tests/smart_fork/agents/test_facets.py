@@ -10,8 +10,8 @@ from tests.support.cases import parametrize_subtests
 
 @pytest.mark.parametrize(
     "facet",
-    [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.heads_of(name).of.reader, AGENTS.tail_of],
-    ids=("copier", "heads", "tail"),
+    [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.ancestry_of(name).of.reader, AGENTS.tail_of],
+    ids=("copier", "ancestry", "tail"),
 )
 def test_each_agent_has_its_own(facet):
     assert list(AGENTS.startable()) == [facet(name).name for name in AGENTS.startable()]
@@ -22,12 +22,12 @@ def test_each_agent_has_its_own(facet):
     "facet",
     [
         AGENTS.copier_of,
-        AGENTS.heads_of,
+        AGENTS.ancestry_of,
         AGENTS.tail_of,
         AGENTS.login_of,
         AGENTS.registration_of,
         AGENTS.command_of,
-        AGENTS.forms_of,
+        AGENTS.converter_of,
     ],
 )
 def test_an_unknown_agent_is_refused_by_its_name(facet, name):
@@ -41,12 +41,12 @@ def test_an_unknown_agent_is_refused_by_its_name(facet, name):
     "facet",
     [
         AGENTS.copier_of,
-        AGENTS.heads_of,
+        AGENTS.ancestry_of,
         AGENTS.tail_of,
         AGENTS.login_of,
         AGENTS.registration_of,
         AGENTS.command_of,
-        AGENTS.forms_of,
+        AGENTS.converter_of,
     ],
 )
 def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(facet):
@@ -57,7 +57,7 @@ def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(face
 @parametrize_subtests("agent", [agent.name for agent in AGENTS if "shared" in agent.lacks])
 def test_why_something_is_not_done_with_an_agent_is_said(agent):
     with pytest.raises(Usage, match="not shared") as error:
-        AGENTS.forms_of(agent)
+        AGENTS.converter_of(agent)
 
     assert AGENTS[agent].lacks["shared"][1:] in error.value.hint
 

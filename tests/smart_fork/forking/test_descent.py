@@ -173,13 +173,13 @@ def test_a_stranger_is_nobody_s_descendant(world, shop):
 def test_the_beginning_of_a_log_is_read_once_however_often_a_command_asks(world, shop, monkeypatch):
     """A cut asks about ten times, in a home with very many logs."""
     from smart_fork.agents.claude.cut import ClaudeCutter
-    from smart_fork.agents.claude.fold import ClaudeHeads
+    from smart_fork.agents.claude.fold import ClaudeAncestry
 
     asked = world.claude(shop, *SAID)
     others = [world.claude(shop, f"other {number}", "done") for number in range(20)]
     begun, searched = [], []
-    begins, holds = ClaudeHeads.begins, ClaudeCutter.holds
-    monkeypatch.setattr(ClaudeHeads, "begins", lambda heads, kin: begun.append(kin.path) or begins(heads, kin))
+    begins, holds = ClaudeAncestry.begins, ClaudeCutter.holds
+    monkeypatch.setattr(ClaudeAncestry, "begins", lambda heads, kin: begun.append(kin.path) or begins(heads, kin))
     monkeypatch.setattr(
         ClaudeCutter, "holds", lambda cutter, path, keys: searched.append(path) or holds(cutter, path, keys)
     )

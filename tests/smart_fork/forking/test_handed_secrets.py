@@ -32,7 +32,7 @@ from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did, World
 from tests.support.cases import parametrize_subtests
 
-RECEIVING = [agent.name for agent in AGENTS if agent.forms]
+RECEIVING = [agent.name for agent in AGENTS if agent.converter]
 _ALNUM = string.ascii_letters + string.digits
 
 

@@ -17,8 +17,8 @@ from tests.indexer.transcripts.records import assistant, claude_log, read_claude
 
 NEW = "22222222-2222-4222-8222-222222222222"
 HERE = HomePlace("/srv/shop", "/home/ada")
-TOLD = [agent.name for agent in AGENTS if agent.forms]
-SHARED = [agent.name for agent in AGENTS if agent.forms]
+TOLD = [agent.name for agent in AGENTS if agent.converter]
+SHARED = [agent.name for agent in AGENTS if agent.converter]
 
 
 def told(session, agent, end=None, lines=None):
@@ -78,7 +78,7 @@ def test_lines_of_ours_are_nobodys_words_wherever_they_stand(session, agent):
 @pytest.mark.parametrize("agent", SHARED)
 def test_what_is_written_for_an_agent_could_be_shared_as_its_own(session, agent):
     with told(session, agent) as there:
-        forms = AGENTS.forms_of(agent)
+        forms = AGENTS.converter_of(agent)
 
         assert all(forms.sent(record) is not None for record in forms.records_of(there))
 
@@ -95,7 +95,7 @@ def test_a_conversation_begins_with_a_person_whatever_an_agent_said_before(home,
 @pytest.mark.parametrize("agent", TOLD)
 def test_the_same_session_is_written_in_the_same_words(session, agent):
     said = utterances(session, read_neutral(session).messages)
-    first, second = (list(AGENTS.teller_of(agent).log_of(said, TargetSession(NEW, HERE))) for _ in range(2))
+    first, second = (list(AGENTS.handover_writer_of(agent).log_of(said, TargetSession(NEW, HERE))) for _ in range(2))
 
     assert first == second
     assert first

@@ -274,5 +274,5 @@ def test_codex_shows_a_session_that_its_server_has_open_only_while_a_window_is_o
     assert [] == Occupation("codex", NEW, None, Machine(Listed(*listed[:2]))).processes
 
 
-def test_every_agent_that_can_be_started_has_a_presence():
-    assert all(agent.presence for agent in AGENTS if agent.has("starter"))
+def test_every_agent_that_can_be_started_has_the_facet_of_its_processes():
+    assert all(agent.processes for agent in AGENTS if agent.has("starter"))

@@ -22,22 +22,22 @@ EVERY = full_or_sample(6, 18)
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(agent, real_home, monkeypatch):
     monkeypatch.setenv("HOME", str(real_home))
-    forms, seen = AGENTS.forms_of(agent), 0
+    converter, seen = AGENTS.converter_of(agent), 0
     for log in sorted(READERS[agent].discover())[::EVERY]:
         session = READERS[agent].read(log.path).session
         if session is None:
             continue
         place = HomePlace(session.cwd or "/srv/nowhere", str(Path(session.cwd or "/srv/nowhere").parent))
-        records = list(forms.records_of(session))
-        shared = [forms.outgoing(record, place) for record in records]
+        records = list(converter.records_of(session))
+        shared = [converter.outgoing(record, place) for record in records]
         data = [encode(record) for record in shared]
 
         assert shared == [decode(one) for one in data]
         for record, out in zip(records, shared, strict=True):
-            assert record == forms.incoming(out, forms.identity_of(record, place))
+            assert record == converter.incoming(out, converter.identity_of(record, place))
         assert data == [record for one in pack(data) for record in unpack(one.body, one.place.digest)]
         for point in session.branch_points()[-3:]:
-            sooner = [encode(forms.outgoing(record, place)) for record in forms.records_of(session, point)]
+            sooner = [encode(converter.outgoing(record, place)) for record in converter.records_of(session, point)]
             assert sooner == data[: len(sooner)]
         assert [t.text for _, t in session.messages] == [one.text for one in read_neutral(session).messages if one.text]
         seen += 1

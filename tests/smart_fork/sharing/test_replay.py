@@ -14,7 +14,7 @@ from tests.indexer.transcripts.records import FIXTURES, assistant, message, resu
 from tests.smart_fork.agents.opencode import database
 
 TAKEN = ("sessionId", "parentUuid")
-SHARED = [agent.name for agent in AGENTS if agent.forms]
+SHARED = [agent.name for agent in AGENTS if agent.converter]
 
 
 def bare(*records: dict) -> list[bytes]:

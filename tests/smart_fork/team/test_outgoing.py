@@ -174,8 +174,8 @@ def test_what_is_sent_is_sent_as_it_is_again(agent):
     seen = 0
     for log in (FIXTURES / agent).glob("*.jsonl"):
         for line in log.read_text().splitlines():
-            if kept := AGENTS.forms_of(agent).sent(json.loads(line)):
-                assert kept == AGENTS.forms_of(agent).sent(kept)
+            if kept := AGENTS.converter_of(agent).sent(json.loads(line)):
+                assert kept == AGENTS.converter_of(agent).sent(kept)
                 seen += 1
     assert seen > 20
 

@@ -39,7 +39,7 @@ def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
     log = AGENTS.copier_of(agent).place(Path("log"), NewSession(SESSION, root, datetime(2026, 11, 23, tzinfo=UTC)))
     log.parent.mkdir(parents=True)
     (log.parents[1] / ".project_root").write_text(str(root))
-    became = AGENTS.forms_of(agent).log_of(said, TargetSession(SESSION, HomePlace(str(root), str(home))))
+    became = AGENTS.converter_of(agent).log_of(said, TargetSession(SESSION, HomePlace(str(root), str(home))))
     log.write_text("".join(json.dumps(record) + "\n" for record in became))
     return log, list(local(READERS[agent].read(log).session, root).records)
 

@@ -98,6 +98,6 @@ def test_copies_of_some_turns_have_no_requests(log, home, whole):
 def test_requests_are_not_shared(log):
     records = [json.loads(line) for line in log.read_bytes().splitlines()]
 
-    shared = [one for one in map(AGENTS.forms_of("claude").sent, records) if one]
+    shared = [one for one in map(AGENTS.converter_of("claude").sent, records) if one]
 
     assert {"user", "assistant"} == {one["type"] for one in shared}

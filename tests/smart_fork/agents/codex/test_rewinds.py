@@ -222,7 +222,7 @@ def test_a_branch_has_nothing_that_was_taken_back(thread, shop):
 
 
 def test_what_is_shared_of_it_has_nothing_that_was_taken_back(thread):
-    shared = str([*AGENTS.forms_of("codex").records_of(sessions.read(sessions.locate(thread.id)))])
+    shared = str([*AGENTS.converter_of("codex").records_of(sessions.read(sessions.locate(thread.id)))])
 
     assert "vanished" not in shared
     assert [True] * 3 == [word in shared for word in ("one", "two", "three")]

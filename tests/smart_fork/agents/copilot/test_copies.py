@@ -181,6 +181,6 @@ def test_forks_of_the_program_and_ours_are_of_one_family(home):
     theirs = read_copilot(fixture(home, "fork")).session_id
     copied(session, 1)
 
-    family = AGENTS.heads_of("copilot").family(session.session_id, ADA, {})
+    family = AGENTS.ancestry_of("copilot").family(session.session_id, ADA, {})
 
     assert parents(family, {}) == {theirs: session.session_id, NEW: session.session_id}

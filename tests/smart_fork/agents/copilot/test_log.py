@@ -11,7 +11,7 @@ import pytest
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog
-from smart_fork.agents.copilot.fold import CODEC, TAIL, CopilotHeads
+from smart_fork.agents.copilot.fold import CODEC, TAIL, CopilotAncestry
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.starter import LaunchRequest
@@ -212,4 +212,4 @@ def test_an_event_whose_type_is_no_text_is_no_message(tmp_path):
     of_the_log = FamilyLog("copilot", "s1", log)
 
     assert not CODEC.is_sent(hostile)
-    assert ["e2"] == [message.id for message in CopilotHeads(AGENTS["copilot"]).messages(of_the_log)]
+    assert ["e2"] == [message.id for message in CopilotAncestry(AGENTS["copilot"]).messages(of_the_log)]

@@ -207,7 +207,7 @@ def test_another_session_of_the_same_eight_characters_is_another_one(home):
 
 def test_its_own_forks_are_of_the_family_of_what_they_were_forked_from(home):
     parent, fork = fixture(home, "tools"), fixture(home, "imported", "/home/ada/other")
-    heads, reader = AGENTS.heads_of("gemini"), GeminiAdapter()
+    heads, reader = AGENTS.ancestry_of("gemini"), GeminiAdapter()
     ids = {path: reader.id_of(path) for path in (parent, fork)}
 
     family = {kin.session_id: kin for kin in heads.family(ids[parent], CWD, {})}

@@ -176,7 +176,7 @@ def test_what_is_forked_without_its_beginning_is_of_the_same_family(path, tmp_pa
 
     assert above.root_id == read_back(tmp_path, made).root_id
     take(path, made)
-    heads = AGENTS.heads_of("opencode")
+    heads = AGENTS.ancestry_of("opencode")
     family = heads.family(NEW.id, "", {})
     assert {TOOLS, FORK, NEW.id} <= {kin.session_id for kin in family}
     assert TOOLS == parents(family, {})[NEW.id]

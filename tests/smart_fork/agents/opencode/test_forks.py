@@ -10,7 +10,7 @@ import pytest
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import Activity
-from smart_fork.agents.opencode.command import OpenCodeBirths, OpenCodeStarter
+from smart_fork.agents.opencode.command import OpenCodeStarter, OpenCodeWorkerSessions
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import LaunchRequest
@@ -25,19 +25,19 @@ def path():
 
 
 def test_the_parent_of_a_fork_is_told_by_what_they_share(path):
-    family = AGENTS.heads_of("opencode").family(FORK_AT, "/work/depot", {})
+    family = AGENTS.ancestry_of("opencode").family(FORK_AT, "/work/depot", {})
 
     assert {TOOLS, FORK, FORK_AT} == {kin.session_id for kin in family}
     assert {FORK: TOOLS, FORK_AT: TOOLS} == parents(family, {})
 
 
 def test_a_fork_shares_its_parents_turns_up_to_where_it_was_made(path):
-    family = {kin.session_id: kin for kin in AGENTS.heads_of("opencode").family(TOOLS, "/work/depot", {})}
+    family = {kin.session_id: kin for kin in AGENTS.ancestry_of("opencode").family(TOOLS, "/work/depot", {})}
     reader = OpenCodeAdapter()
     above = reader.read(path / TOOLS).session
 
     def shared(fork):
-        return AGENTS.heads_of("opencode").shared(
+        return AGENTS.ancestry_of("opencode").shared(
             family[fork], family[TOOLS], above, lambda: reader.read(path / fork).session
         )
 
@@ -70,7 +70,7 @@ def test_a_session_whose_answer_is_not_complete_works(path):
 
 
 def test_what_a_fork_has_copied_says_nothing_of_what_it_does(path):
-    born = OpenCodeBirths().birth(path / FORK)
+    born = OpenCodeWorkerSessions().beginning(path / FORK)
     since = utc(born.born)
 
     assert "idle" == AGENTS.tail_of("opencode").activity(path / FORK, since).status
@@ -80,17 +80,19 @@ def test_what_a_fork_has_copied_says_nothing_of_what_it_does(path):
 
 def test_the_tokens_that_a_model_wrote_are_counted_from_the_start_of_a_worker(path):
     assert 49 - 7 == AGENTS.tail_of("opencode").output_tokens(path / TOOLS, "")
-    assert 7 == AGENTS.tail_of("opencode").output_tokens(path / FORK, utc(OpenCodeBirths().birth(path / FORK).born))
+    assert 7 == AGENTS.tail_of("opencode").output_tokens(
+        path / FORK, utc(OpenCodeWorkerSessions().beginning(path / FORK).born)
+    )
     assert AGENTS.tail_of("opencode").output_tokens(path / COMPACTED, "") > 0
 
 
 def test_a_birth_says_where_and_when_and_what_was_asked(path):
-    birth = OpenCodeBirths().birth(path / SAID_AGAIN)
+    birth = OpenCodeWorkerSessions().beginning(path / SAID_AGAIN)
 
     assert (SAID_AGAIN, None, "/work/depot", 1795392601.652) == tuple(vars_of(birth))
-    assert OpenCodeBirths().was_asked(path / SAID_AGAIN, " two, differently ")
-    assert not OpenCodeBirths().was_asked(path / SAID_AGAIN, "two")
-    assert OpenCodeBirths().birth(path / "ses_nobody") is None
+    assert OpenCodeWorkerSessions().was_asked(path / SAID_AGAIN, " two, differently ")
+    assert not OpenCodeWorkerSessions().was_asked(path / SAID_AGAIN, "two")
+    assert OpenCodeWorkerSessions().beginning(path / "ses_nobody") is None
 
 
 def vars_of(birth):

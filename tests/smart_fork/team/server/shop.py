@@ -19,7 +19,7 @@ LOGIN = ("Why does the login test fail at night?", "It compares local time with 
 
 def records_of(*said: str, start: int = 0) -> list[bytes]:
     """Return the records of a conversation. The agent edits a file in each answer."""
-    forms = AGENTS.forms_of("claude")
+    converter = AGENTS.converter_of("claude")
     made = []
     for number, text in enumerate(said, start):
         before = f"r{number - 1}" if number else None
@@ -29,7 +29,7 @@ def records_of(*said: str, start: int = 0) -> list[bytes]:
             )
         else:
             made.append(user(f"r{number}", before, text))
-    return [encode(forms.outgoing(record, HERE)) for record in made]
+    return [encode(converter.outgoing(record, HERE)) for record in made]
 
 
 def share(team: Team, who: str, said: Sequence[str], *, indexed: bool = True, **options: object) -> str:

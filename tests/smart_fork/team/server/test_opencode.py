@@ -32,7 +32,7 @@ def told(machine, session_id: str, texts: tuple[str, ...], hour: int) -> dict:
     moments = (f"2026-11-24T{hour}:0{number}:00.000Z" for number in range(len(texts)))
     utterances = [Utterance(not number % 2, *one) for number, one in enumerate(zip(texts, moments, strict=True))]
     place = HomePlace(str(machine.repository), str(machine.home))
-    (document,) = AGENTS.forms_of("opencode").log_of(utterances, TargetSession(session_id, place))
+    (document,) = AGENTS.converter_of("opencode").log_of(utterances, TargetSession(session_id, place))
     return document
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.thorough
 
 __all__ = ["carol"]
 
-UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and is_rewritten(agent.name)]
+UNCUT = [agent.name for agent in AGENTS if agent.has("converter") and is_rewritten(agent.name)]
 
 
 def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:
@@ -36,7 +36,7 @@ def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:
         Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z") for number, text in enumerate(texts)
     ]
     place = HomePlace(str(machine.repository), str(machine.home))
-    return list(AGENTS.forms_of(agent).log_of(utterances, TargetSession(session_id, place)))
+    return list(AGENTS.converter_of(agent).log_of(utterances, TargetSession(session_id, place)))
 
 
 def written(machine, agent: str, *texts: str) -> str:

@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 READ = Did("Read", {"file_path": "up.py"}, "def up(): ...")
 LOOK = Did("shell", {"command": "cat up.py"}, "def up(): ...")
 #: Records that are added to, and a database; of the others the way is the same.
-SHARED = thorough_except((agent.name for agent in AGENTS if agent.forms), "claude", "opencode")
+SHARED = thorough_except((agent.name for agent in AGENTS if agent.converter), "claude", "opencode")
 CALL = {"claude": READ, "codex": LOOK}
 #: What Claude Code writes where a person presses Escape.
 STOPPED = "[Request interrupted by user for tool use]"

@@ -25,7 +25,7 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 
 if TYPE_CHECKING:
-    from smart_fork.agents.checkpoint_sources import StoredSession
+    from smart_fork.agents.repository_session_sources import StoredSession
 
 #: The command that fetches both kinds of refs. A missing ref is no error.
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
@@ -35,7 +35,7 @@ _MAX_REFS, _MAX_NAMES = 64 << 20, 1_100
 HISTORIES, _MARKDOWN = ".specstory/history", ".md"
 
 
-class CheckpointList(NamedTuple):
+class RepositorySessions(NamedTuple):
     """The listed sessions of one clone: `common` is its git directory, `top` its root.
 
     `stamp` (the versions of files) and `refs` (a digest of all refs) show whether the list must be made again.
@@ -92,7 +92,7 @@ def log_at(location: str) -> LogFile | None:
     return _log(Path(location).parent, *found) if found else None
 
 
-def find(location: str) -> tuple[CheckpointList, StoredSession] | None:
+def find(location: str) -> tuple[RepositorySessions, StoredSession] | None:
     """Return the session at `location`, with the list that it is in; `None` if its repository no longer has it."""
     file, _, session_id = location.rpartition("/")
     known = _load(Path(file)) if is_within(location) and not Setting.CHECKPOINTS.is_off() else None
@@ -124,12 +124,12 @@ def _file(common: str) -> Path:
     return checkpoints_dir() / f"{sha256(os.fsencode(common)).hexdigest()[:16]}.json"
 
 
-def _log(file: Path, known: CheckpointList, one: StoredSession) -> LogFile:
+def _log(file: Path, known: RepositorySessions, one: StoredSession) -> LogFile:
     version = sha256("\n".join((known.top, one.facts, *one.parts)).encode("utf-8", "replace")).hexdigest()
     return LogFile(one.agent, f"{file}/{one.session_id}", one.size, one.at, int(version[:12], 16), str(file))
 
 
-def _all() -> Iterator[tuple[Path, CheckpointList]]:
+def _all() -> Iterator[tuple[Path, RepositorySessions]]:
     """Yield the lists of all repositories, each brought up to date."""
     if Setting.CHECKPOINTS.is_off():
         return
@@ -143,7 +143,7 @@ def _all() -> Iterator[tuple[Path, CheckpointList]]:
             yield file, known
 
 
-def _now(file: Path, known: CheckpointList) -> CheckpointList | None:
+def _now(file: Path, known: RepositorySessions) -> RepositorySessions | None:
     """Return the list, made again if a git ref or a history has changed; `None` if the clone is gone."""
     if not (os.path.isdir(known.common) and os.path.isdir(known.top)):  # noqa: PTH112 - as text
         with suppress(OSError):
@@ -157,7 +157,7 @@ def _now(file: Path, known: CheckpointList) -> CheckpointList | None:
         return known
 
 
-def _load(file: Path) -> CheckpointList | None:
+def _load(file: Path) -> RepositorySessions | None:
     try:
         info = file.stat()
         return _loaded(file, info.st_mtime_ns, info.st_size, info.st_ino)
@@ -166,27 +166,27 @@ def _load(file: Path) -> CheckpointList | None:
 
 
 @lru_cache(maxsize=16)
-def _loaded(file: Path, *_state: int) -> CheckpointList | None:
-    from smart_fork.agents.checkpoint_sources import StoredSession
+def _loaded(file: Path, *_state: int) -> RepositorySessions | None:
+    from smart_fork.agents.repository_session_sources import StoredSession
 
     try:
         said = orjson.loads(file.read_bytes())
         stored = [dict(zip(StoredSession._fields, one, strict=True)) for one in said["sessions"]]
         sessions = {one["session_id"]: StoredSession(**one | {"parts": tuple(one["parts"])}) for one in stored}
-        return CheckpointList(said["common"], said["top"], said["stamp"], said["refs"], sessions)
+        return RepositorySessions(said["common"], said["top"], said["stamp"], said["refs"], sessions)
     except (ValueError, KeyError, TypeError, IndexError):
         return None
 
 
-def _save(known: CheckpointList) -> None:
+def _save(known: RepositorySessions) -> None:
     private_dir(checkpoints_dir())
     said = known._asdict() | {"sessions": [list(one) for one in known.sessions.values()]}
     replace_file(_file(known.common), [orjson.dumps(said)])
 
 
-def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointList | None:
+def _list(common: str, top: str, before: RepositorySessions | None) -> RepositorySessions | None:
     """List a repository's sessions and save the list; return `None` if it has no sessions."""
-    from smart_fork.agents.checkpoint_sources import is_history, listed, refs_of, sessions_in
+    from smart_fork.agents.repository_session_sources import is_history, listed, refs_of, sessions_in
 
     stamp = _stamp(common, top)
     refs, sessions = refs_of(common), before.sessions if before else {}
@@ -198,7 +198,7 @@ def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointLis
     if not (refs or histories):
         _file(common).unlink(missing_ok=True)
         return None
-    known = CheckpointList(common, top, stamp, digest, sessions)
+    known = RepositorySessions(common, top, stamp, digest, sessions)
     _save(known)
     return known
 
@@ -211,7 +211,7 @@ def _stamp(common: str, top: str) -> list[list[Any]]:
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
     if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text
-        from smart_fork.agents.checkpoint_sources import stamps
+        from smart_fork.agents.repository_session_sources import stamps
 
         found += map(list, stamps(folder))
     return found

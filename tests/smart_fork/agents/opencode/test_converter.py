@@ -18,7 +18,7 @@ from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TA
 from tests.support.cases import parametrize_subtests, thorough_except_first
 
 HERE, THERE = HomePlace("/work/depot", "/work"), HomePlace("/Users/bob/shop", "/Users/bob")
-FORMS = AGENTS.forms_of("opencode")
+FORMS = AGENTS.converter_of("opencode")
 NEW = "ses_00112233445566778899aabbcc"
 
 

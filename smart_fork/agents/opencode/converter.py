@@ -17,7 +17,15 @@ from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
 from smart_fork.agents.opencode.fold import LEFT_OUT, OpenCodeCodec, conversation, written
-from smart_fork.agents.record_conversion import Forms, HomePlace, Identity, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.record_conversion import (
+    Converter,
+    HomePlace,
+    Identity,
+    Image,
+    TargetSession,
+    Utterance,
+    all_texts,
+)
 from smart_fork.errors import ForkRefused
 
 UNKNOWN = {"providerID": "unknown", "modelID": "unknown"}
@@ -49,7 +57,7 @@ _SHOWN = ("exit", "diff", "truncated", "description")
 _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent", "encrypted_content", "redactedData")
 
 
-class OpenCodeForms(OpenCodeCodec, Forms):
+class OpenCodeConverter(OpenCodeCodec, Converter):
     """The conversion of OpenCode's messages for sharing."""
 
     taken = _OWN

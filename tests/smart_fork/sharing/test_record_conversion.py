@@ -34,7 +34,7 @@ from tests.support.cases import parametrize_subtests
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
 THERE = HomePlace("/Users/bob/src/shop", "/Users/bob")
-SHARED = [agent.name for agent in AGENTS if agent.forms]
+SHARED = [agent.name for agent in AGENTS if agent.converter]
 LOGS = [(agent, log) for agent in SHARED for log in sorted((FIXTURES / agent).glob("*.jsonl"))]
 #: What of these was rewound, is not finished, or is a sub-agent's, is another session when it is read again.
 OTHERS = {"rewound", "rewound-idle", "subagent", "asking"}
@@ -72,7 +72,7 @@ def records_in(log: Path) -> list[dict]:
 
 
 def shared(agent: str, record: dict, place: HomePlace = HERE) -> dict:
-    return AGENTS.forms_of(agent).outgoing(record, place)
+    return AGENTS.converter_of(agent).outgoing(record, place)
 
 
 def text_of(text: str, place: HomePlace = HERE) -> str:
@@ -81,9 +81,9 @@ def text_of(text: str, place: HomePlace = HERE) -> str:
 
 @parametrize_subtests(("agent", "log"), LOGS)
 def test_every_record_comes_back_as_it_was_with_its_own_identity(agent, log):
-    forms = AGENTS.forms_of(agent)
+    converter = AGENTS.converter_of(agent)
     for record in records_in(log):
-        assert record == forms.incoming(shared(agent, record), forms.identity_of(record, HERE))
+        assert record == converter.incoming(shared(agent, record), converter.identity_of(record, HERE))
 
 
 @parametrize_subtests(("agent", "log"), LOGS)
@@ -143,14 +143,14 @@ TEXT = st.lists(
 )
 @example(f"{LITERAL}{LITERAL}{ROOT}", HERE)
 def test_any_text_comes_back_as_it_was(text, place):
-    forms = AGENTS.forms_of(SHARED[0])
+    converter = AGENTS.converter_of(SHARED[0])
 
-    assert {text: text} == forms.incoming(forms.outgoing({text: text}, place), Identity(place, {}))
+    assert {text: text} == converter.incoming(converter.outgoing({text: text}, place), Identity(place, {}))
 
 
 @given(TEXT)
 def test_what_somebody_sent_is_read_whatever_marks_are_in_it(text):
-    read = AGENTS.forms_of(SHARED[0]).incoming({"text": text, "kept": "x"}, Identity(THERE, {}))
+    read = AGENTS.converter_of(SHARED[0]).incoming({"text": text, "kept": "x"}, Identity(THERE, {}))
 
     assert {"text", "kept"} == read.keys()
     assert (True, "x") == (isinstance(read["text"], str), read["kept"])
@@ -163,10 +163,10 @@ def test_a_project_at_the_root_of_everything_hides_no_slash():
 
 
 def test_paths_become_those_of_the_other_machine():
-    forms = AGENTS.forms_of("claude")
+    converter = AGENTS.converter_of("claude")
     record = {"cwd": "/home/ada/shop/web", "files": {"/home/ada/shop/a.py": ["/home/ada/.cache"]}}
 
-    there = forms.incoming(forms.outgoing(record, HERE), Identity(THERE, {}))
+    there = converter.incoming(converter.outgoing(record, HERE), Identity(THERE, {}))
 
     assert {"cwd": "/Users/bob/src/shop/web", "files": {"/Users/bob/src/shop/a.py": ["/Users/bob/.cache"]}} == there
 
@@ -188,16 +188,16 @@ def test_thoughts_and_what_ties_records_together_stay_as_they_are(part):
 def test_what_a_server_says_of_whose_a_record_is_does_not_count():
     record = {"uuid": "a", "sessionId": "evil", "forkedFrom": {"sessionId": "evil"}, "logicalParentUuid": "evil"}
 
-    assert {"uuid": "a", "sessionId": NEW} == AGENTS.forms_of("claude").incoming(
+    assert {"uuid": "a", "sessionId": NEW} == AGENTS.converter_of("claude").incoming(
         record, Identity(THERE, {"sessionId": NEW})
     )
 
 
 def test_an_agent_whose_records_are_not_shared_is_said_so():
-    other = next(agent for agent in AGENTS if not agent.forms)
+    other = next(agent for agent in AGENTS if not agent.converter)
 
     with pytest.raises(Usage, match=other.title):
-        AGENTS.forms_of(other.name)
+        AGENTS.converter_of(other.name)
 
 
 NAMES = st.sampled_from(
@@ -225,11 +225,11 @@ HOSTILE = st.recursive(
 @pytest.mark.parametrize("agent", SHARED)
 @given(records=st.lists(st.dictionaries(NAMES, HOSTILE, max_size=5), max_size=3))
 def test_records_that_no_agent_wrote_are_taken_as_they_are(agent, records):
-    forms = AGENTS.forms_of(agent)
-    made = forms.anew([forms.outgoing(record, HERE) for record in records], TargetSession(NEW, THERE, "x"))
+    converter = AGENTS.converter_of(agent)
+    made = converter.anew([converter.outgoing(record, HERE) for record in records], TargetSession(NEW, THERE, "x"))
 
     for record in made:
-        item = forms.decode(record)
+        item = converter.decode(record)
         assert all(isinstance(one, str) for one in item.thoughts)
         assert item.images >= 0
 
@@ -243,7 +243,7 @@ def test_a_type_that_is_none_is_no_type(agent, odd):
     ]
     codex = {"type": odd, "name": odd, "call_id": odd, "content": blocks, "output": blocks}
     record = {"type": "response_item", "payload": codex, "message": {"content": blocks}}
-    item = AGENTS.forms_of(agent).decode(AGENTS.forms_of(agent).outgoing(record, HERE))
+    item = AGENTS.converter_of(agent).decode(AGENTS.converter_of(agent).outgoing(record, HERE))
 
     assert ((), 0, ()) == (item.thoughts, item.images, item.calls)
 
@@ -275,12 +275,12 @@ def session_of(agent: str, log: Path, home: Path):
 @sessions
 def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(agent, log, home):
     session = session_of(agent, log, home)
-    forms = AGENTS.forms_of(agent)
-    later = [encode(shared(agent, record)) for record in forms.records_of(session)]
+    converter = AGENTS.converter_of(agent)
+    later = [encode(shared(agent, record)) for record in converter.records_of(session)]
 
     assert session.branch_points()
     for point in session.branch_points():
-        sooner = [encode(shared(agent, record)) for record in forms.records_of(session, point)]
+        sooner = [encode(shared(agent, record)) for record in converter.records_of(session, point)]
         assert sooner
         assert sooner == later[: len(sooner)]
 
@@ -288,15 +288,15 @@ def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(
 @sessions
 def test_a_log_as_it_was_when_a_turn_was_finished_is_what_the_later_one_begins_with(agent, log, home):
     session = session_of(agent, log, home)
-    forms = AGENTS.forms_of(agent)
-    later = [shared(agent, record) for record in forms.records_of(session)]
+    converter = AGENTS.converter_of(agent)
+    later = [shared(agent, record) for record in converter.records_of(session)]
     lines = session.source_path.read_bytes().splitlines(keepends=True)
     seen = 0
     for end in range(1, len(lines)):
         session.source_path.write_bytes(b"".join(lines[:end]))
         then = READERS[agent].read(session.source_path).session
         if then and not then.unfinished:
-            sooner = [shared(agent, record) for record in forms.records_of(then)]
+            sooner = [shared(agent, record) for record in converter.records_of(then)]
             assert sooner == later[: len(sooner)]
             seen += 1
 
@@ -306,11 +306,11 @@ def test_a_log_as_it_was_when_a_turn_was_finished_is_what_the_later_one_begins_w
 @pytest.mark.parametrize(("agent", "log"), SESSIONS, ids=[f"{agent}-{log.stem}" for agent, log in SESSIONS])
 def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
     session = session_of(agent, log, home)
-    forms = AGENTS.forms_of(agent)
-    out = [shared(agent, record) for record in forms.records_of(session)]
+    converter = AGENTS.converter_of(agent)
+    out = [shared(agent, record) for record in converter.records_of(session)]
     target = home / PLACES[agent].format(NEW)
     target.parent.mkdir(parents=True, exist_ok=True)
-    made = list(forms.anew(out, TargetSession(NEW, THERE, session.session_id)))
+    made = list(converter.anew(out, TargetSession(NEW, THERE, session.session_id)))
     target.write_text("".join(json.dumps(record) + "\n" for record in made))
     tell_root(agent, target, THERE)
 
@@ -319,15 +319,15 @@ def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
     assert copy
     assert (NEW, session.session_id) == (copy.session_id, copy.parent_id)
     assert session.cwd.replace(HERE.root, THERE.root) == copy.cwd
-    ids = {identity for record in out for identity in forms.ids(record)} or {turn.id for turn in session.turns}
+    ids = {identity for record in out for identity in converter.ids(record)} or {turn.id for turn in session.turns}
     assert [told(turn, HERE) for turn in session.turns if turn.id in ids] == [told(turn, THERE) for turn in copy.turns]
-    assert out == [shared(agent, record, THERE) for record in forms.records_of(copy)]
+    assert out == [shared(agent, record, THERE) for record in converter.records_of(copy)]
 
 
 def test_a_fork_that_the_agent_made_begins_with_the_records_of_the_session_that_it_is_of(home):
-    forms = AGENTS.forms_of("codex")
+    converter = AGENTS.converter_of("codex")
     parent, fork = (session_of("codex", FIXTURES / "codex" / name, home) for name in ("person.jsonl", "fork.jsonl"))
-    of_parent, of_fork = ([shared("codex", r) for r in forms.records_of(one)] for one in (parent, fork))
+    of_parent, of_fork = ([shared("codex", r) for r in converter.records_of(one)] for one in (parent, fork))
 
     assert of_parent == of_fork[: len(of_parent)]
     assert len(of_parent) < len(of_fork)
@@ -344,9 +344,9 @@ def test_a_compaction_stays_between_the_records_that_it_was_between(tmp_path):
         user("u2", "s", "second"),
         assistant("a2", "u2", "done too"),
     )  # fmt: skip
-    session, forms = read_claude(log), AGENTS.forms_of("claude")
-    out = [shared("claude", record) for record in forms.records_of(session)]
-    made = list(forms.anew(out, TargetSession(NEW, THERE)))
+    session, converter = read_claude(log), AGENTS.converter_of("claude")
+    out = [shared("claude", record) for record in converter.records_of(session)]
+    made = list(converter.anew(out, TargetSession(NEW, THERE)))
 
     assert ["u1", "a1", "b", "s", "u2", "a2"] == [record["uuid"] for record in out]
     assert [None, "u1", None, "b", "s", "u2"] == [record["parentUuid"] for record in made]
@@ -368,13 +368,13 @@ def test_what_was_rewound_and_what_sub_agents_did_is_not_shared(tmp_path):
     )  # fmt: skip
     session = read_claude(log)
 
-    assert ["u1", "a1", "u3", "a3"] == [r["uuid"] for r in AGENTS.forms_of("claude").records_of(session)]
-    assert ["u1", "a1"] == [r["uuid"] for r in AGENTS.forms_of("claude").records_of(session, 1)]
+    assert ["u1", "a1", "u3", "a3"] == [r["uuid"] for r in AGENTS.converter_of("claude").records_of(session)]
+    assert ["u1", "a1"] == [r["uuid"] for r in AGENTS.converter_of("claude").records_of(session, 1)]
 
 
 def test_of_qwen_what_was_rewound_is_not_shared(home):
     session = session_of("qwen", FIXTURES / "qwen" / "rewound.jsonl", home)
-    records = list(AGENTS.forms_of("qwen").records_of(session))
+    records = list(AGENTS.converter_of("qwen").records_of(session))
 
     assert [turn.id for turn in session.turns if turn.role != "system"] == [record["uuid"] for record in records]
     assert {"user", "assistant"} == {record["type"] for record in records}
@@ -393,8 +393,8 @@ def test_of_codex_the_records_up_to_a_turn_end_before_the_next_one(home):
     )
     session = read_codex(log)
 
-    assert 3 == len(list(AGENTS.forms_of("codex").records_of(session, 1)))
-    assert 5 == len(list(AGENTS.forms_of("codex").records_of(session)))
+    assert 3 == len(list(AGENTS.converter_of("codex").records_of(session, 1)))
+    assert 5 == len(list(AGENTS.converter_of("codex").records_of(session)))
 
 
 @pytest.mark.parametrize("agent", SHARED)
@@ -407,7 +407,7 @@ def test_what_stands_in_the_place_of_an_id_is_withheld_from_nobody_and_breaks_no
         "toolCalls": [odd], "payload": odd | {"type": "function_call"},
     }  # fmt: skip
 
-    steps = _Steps(AGENTS.forms_of(agent), HERE, "", None, RecordMasker(), images=False)
+    steps = _Steps(AGENTS.converter_of(agent), HERE, "", None, RecordMasker(), images=False)
     steps._ids.add("y")
 
     for kind in ("gemini", "assistant.message", "assistant", "response_item"):

@@ -1,4 +1,4 @@
-"""Sessions that repositories keep (see `checkpoints`), read as if they were logs of their agent.
+"""Sessions that repositories keep (see `repository_sessions`), read as if they were logs of their agent.
 
 They are read like a teammate's shared session: only the fields that may be shared, without thoughts bound to an
 account, and with the paths of the clone on this machine. No file that such a session names is opened.
@@ -21,12 +21,12 @@ from indexer.masking import mask
 from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
-from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.checkpoint_sources import StoredSession, is_history, said_in, transcript
-from smart_fork.agents.checkpoints import CheckpointList
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
+from smart_fork.agents.repository_session_sources import StoredSession, is_history, said_in, transcript
+from smart_fork.agents.repository_sessions import HISTORIES, RepositorySessions, find, in_clone, is_within
 from smart_fork.errors import SmartForkError
 
 #: Agents that are only read. Their histories are written in a plain format that both decoders read.
@@ -36,28 +36,28 @@ _HOME = re.compile(r"/(?:(?:Users|home)/[^/]+|root(?=/|$))")
 _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
-def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
+def with_repository_sessions(own: AgentAdapter) -> AgentAdapter:
     """Return an adapter that also reads the agent's sessions in repositories; `own` if they cannot be converted."""
-    converts = AGENTS[own.name].has("forms") or own.name in _PLAIN
-    return WithCheckpoints(own) if converts else own  # type: ignore[abstract]
+    converts = AGENTS[own.name].has("converter") or own.name in _PLAIN
+    return RepositorySessionAdapter(own) if converts else own  # type: ignore[abstract]
 
 
 class _Odd(OSError):
     """The error if a transcript in a repository is no readable conversation."""
 
 
-class WithCheckpoints(AgentAdapter):
+class RepositorySessionAdapter(AgentAdapter):
     """An agent's adapter that also reads the agent's sessions in repositories. For logs it calls `own`."""
 
     def __init__(self, own: AgentAdapter) -> None:
         self.own = own
-        for name in {*AgentAdapter.__annotations__, *vars(AgentAdapter)} - vars(WithCheckpoints).keys():
+        for name in {*AgentAdapter.__annotations__, *vars(AgentAdapter)} - vars(RepositorySessionAdapter).keys():
             if not name.startswith("_"):
                 setattr(self, name, getattr(own, name))
 
     def discover(self) -> Iterator[LogFile]:
         """Yield the agent's own logs, then its sessions in repositories without a log on this machine."""
-        theirs, ids = checkpoints.logs(self.own.name), set[str]()
+        theirs, ids = repository_sessions.logs(self.own.name), set[str]()
         for file in self.own.discover():
             if theirs:
                 ids.add(self.own.id_of(file.path))
@@ -65,51 +65,50 @@ class WithCheckpoints(AgentAdapter):
         yield from (one for one in theirs if one.path.name not in ids)
 
     def log_at(self, location: str) -> LogFile | None:
-        return checkpoints.log_at(location) if checkpoints.is_within(location) else self.own.log_at(location)
+        return repository_sessions.log_at(location) if is_within(location) else self.own.log_at(location)
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
-        if not checkpoints.is_within(changed):
+        if not is_within(changed):
             return self.own.logs_of(changed)
         found = self.log_at(changed)
         return () if found is None or found.agent != self.own.name else (found,)
 
     def has_lost(self, location: str) -> bool:
         """Return True if the repository no longer has the session, or if the agent has its own log of it."""
-        if not checkpoints.is_within(location):
+        if not is_within(location):
             return self.own.has_lost(location)
-        found = checkpoints.find(location)
+        found = find(location)
         return found is None or (found[1].agent == self.own.name and bool(self.own.locate(found[1].session_id)))
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         if found := self.own.locate(session_id):
             return found
-        theirs = [one for one in checkpoints.logs(self.own.name) if one.path.name == session_id]
+        theirs = [one for one in repository_sessions.logs(self.own.name) if one.path.name == session_id]
         return tuple(one.path for one in sorted(theirs, key=lambda one: -one.mtime_ns))
 
     def id_of(self, path: Path) -> str:
-        return path.name if checkpoints.is_within(str(path)) else self.own.id_of(path)
+        return path.name if is_within(str(path)) else self.own.id_of(path)
 
     def is_copy(self, path: Path) -> bool:
-        return checkpoints.is_within(str(path)) or self.own.is_copy(path)
+        return is_within(str(path)) or self.own.is_copy(path)
 
     def is_composed(self, file: LogFile) -> bool:
         return bool(file.within) or self.own.is_composed(file)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        return self._file(path) if checkpoints.is_within(str(path)) else self.own.as_file(path)
+        return self._file(path) if is_within(str(path)) else self.own.as_file(path)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        if not checkpoints.is_within(str(path)):
+        if not is_within(str(path)):
             return self.own.read(path, checkpoint, keep_raw=keep_raw)
         try:
             with self._file(path) as file:
                 result = self.own.read(file, keep_raw=keep_raw)
         except _Odd as error:
             return ReadResult(None, str(error), UNREAD, (), 0)
-        session = result.session and checkpoints.in_clone(
-            replace(result.session, source_path=path, received=True), str(path)
-        )
-        if session and checkpoints.is_history(str(path)) and (known := self.glance(path)):  # not each has its times
+        session = result.session and in_clone(replace(result.session, source_path=path, received=True), str(path))
+        # Not each Markdown history has its times.
+        if session and repository_sessions.is_history(str(path)) and (known := self.glance(path)):
             started = session.started or known.started
             session = replace(session, started=started, last_activity=known.last_activity, inferred_from="")
         return replace(result, session=session, checkpoint=UNREAD)
@@ -119,9 +118,9 @@ class WithCheckpoints(AgentAdapter):
 
         The transcript is only read for agents that keep sub-agents' logs among sessions.
         """
-        if not checkpoints.is_within(str(path)):
+        if not is_within(str(path)):
             return self.own.glance(path)
-        found = checkpoints.find(str(path))
+        found = find(str(path))
         if found is None:
             return None
         known, one = found
@@ -133,7 +132,7 @@ class WithCheckpoints(AgentAdapter):
             mask(one.title), started=at, last_activity=at,
         )  # fmt: skip
 
-    def _is_subagent(self, known: CheckpointList, one: StoredSession) -> bool:
+    def _is_subagent(self, known: RepositorySessions, one: StoredSession) -> bool:
         with suppress(*_ODD, OSError), tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
             there = self._placed(Path(folder) / "there", one)
             there.write_bytes(transcript(known.common, one)[0])
@@ -147,7 +146,7 @@ class WithCheckpoints(AgentAdapter):
         Raises:
             OSError: The repository no longer has the session, or it is no conversation of its agent.
         """
-        found = checkpoints.find(str(path))
+        found = find(str(path))
         if found is None:
             raise FileNotFoundError(f"No repository has {path.name} now")
         with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
@@ -157,7 +156,7 @@ class WithCheckpoints(AgentAdapter):
                 raise _Odd("not a conversation of its agent") from error
             yield here
 
-    def _written(self, folder: Path, known: CheckpointList, one: StoredSession) -> Path:
+    def _written(self, folder: Path, known: RepositorySessions, one: StoredSession) -> Path:
         if is_history(one):
             path = self._placed(folder / "here", one)
             with path.open("wb") as file:
@@ -165,7 +164,7 @@ class WithCheckpoints(AgentAdapter):
             return path
         there, here = self._placed(folder / "there", one), self._placed(folder / "here", one)
         data, touched = transcript(known.common, one)
-        if AGENTS.forms_of(one.agent).names_another(data):
+        if AGENTS.converter_of(one.agent).names_another(data):
             raise ValueError("it continues another session")
         there.write_bytes(data)
         session = self.own.read(there, keep_raw=True).session
@@ -180,18 +179,16 @@ class WithCheckpoints(AgentAdapter):
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"
-        name = (
-            AGENTS.copier_of(one.agent).place(folder / "log", NewSession(one.session_id, None, datetime.now(UTC))).name
-        )
-        return folder / name
+        new = NewSession(one.session_id, None, datetime.now(UTC))
+        return folder / AGENTS.copier_of(one.agent).place(folder / "log", new).name
 
 
-def _records(known: CheckpointList, one: StoredSession) -> Iterator[Record]:
+def _records(known: RepositorySessions, one: StoredSession) -> Iterator[Record]:
     """Yield the records of a Markdown history in the format of its agent."""
-    said = said_in(f"{known.top}/{checkpoints.HISTORIES}", one)
+    said = said_in(f"{known.top}/{HISTORIES}", one)
     if one.agent not in _PLAIN:
-        place = HomePlace(known.top, str(Path.home()).rstrip("/"))
-        yield from AGENTS.forms_of(one.agent).log_of(said, TargetSession(one.session_id, place))
+        place = HomePlace.of(Path(known.top))
+        yield from AGENTS.converter_of(one.agent).log_of(said, TargetSession(one.session_id, place))
         return
     for number, each in enumerate(said):
         role = "user" if each.user else "assistant"
@@ -200,13 +197,15 @@ def _records(known: CheckpointList, one: StoredSession) -> Iterator[Record]:
 
 
 def _converted(
-    session: Session, known: CheckpointList, one: StoredSession, touched: frozenset[str]
+    session: Session, known: RepositorySessions, one: StoredSession, touched: frozenset[str]
 ) -> Iterator[Record]:
     """Yield the records of another person's session with this machine's paths, and only with shareable fields."""
-    forms = AGENTS.forms_of(one.agent)
-    theirs, ours = _place_there(session, touched), HomePlace(known.top, str(Path.home()).rstrip("/"))
-    sent = (forms.arrived(forms.outgoing(record, theirs), others=True) for record in forms.records_of(session))
-    return forms.anew((record for record in sent if record is not None), TargetSession(one.session_id, ours))
+    converter = AGENTS.converter_of(one.agent)
+    theirs, ours = _place_there(session, touched), HomePlace.of(Path(known.top))
+    sent = (
+        converter.arrived(converter.outgoing(record, theirs), others=True) for record in converter.records_of(session)
+    )
+    return converter.anew((record for record in sent if record is not None), TargetSession(one.session_id, ours))
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:

@@ -7,11 +7,11 @@ import json
 from smart_fork.agents import AGENTS
 from smart_fork.agents.record_conversion import ROOT, HomePlace
 from tests.indexer.transcripts.records import FIXTURES
-from tests.smart_fork.sharing.test_forms import session_of
+from tests.smart_fork.sharing.test_record_conversion import session_of
 from tests.support.cases import parametrize_subtests
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
-FORMS = AGENTS.forms_of("copilot")
+FORMS = AGENTS.converter_of("copilot")
 
 
 def event(kind: str, **data: object) -> dict:
