@@ -259,16 +259,12 @@ class AllAgents:
         if not self[agent].has("starter"):  # its sessions are only handed over
             return self.check_given(session_id)
         if not self.starter_of(agent).ids.fullmatch(session_id):
-            from smart_fork.snippets import plain_name
-
             raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
         return session_id
 
     def check_given(self, session_id: str) -> str:
         """Return `session_id`, a session's id or name, if it is neither an option nor a path; else raise `Usage`."""
         if not _GIVEN.fullmatch(session_id):
-            from smart_fork.snippets import plain_name
-
             raise Usage(f"Invalid source sessionId: {plain_name(session_id)}")
         return session_id
 
@@ -319,8 +315,6 @@ class AllAgents:
         """
         known = {self.ALL: self.settable(), self.BOTH: _BOTH} | {name: (name,) for name in self.settable()}
         if unknown := [word for word in words if word not in known]:
-            from smart_fork.snippets import one_of
-
             raise Usage(f"Unknown agent: {unknown[0]}", f"Say {one_of((*self.settable(), self.BOTH, self.ALL), '')}.")
         meant = {name for word in words or (self.ALL,) for name in known[word]}
         return tuple(name for name in self.settable() if name in meant)

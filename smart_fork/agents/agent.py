@@ -64,7 +64,7 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "converter": "copy:{}Converter",
     "cutter": "cut:{}Cutter",
     "login": "settings:{}Login",
-    "caller": "settings:{}Calls",
+    "caller": "settings:{}Caller",
     "hooks": "settings:{}Hooks",
     "processes": "command:{}Processes",
     "prompts": "log:kept_prompts",
@@ -234,13 +234,16 @@ class ReadOnlyAgent(Agent):
 class Storage:
     """The rules for where an agent stores sessions, and in which directories it can resume each; by default in all."""
 
+    #: True if it can resume a session in every directory, since smart-fork gives the log a second path there.
+    everywhere: ClassVar = False
+
     def folder(self, directory: Path) -> Path | None:
         """Return the only folder in which the agent, started in `directory`, finds sessions; `None` for all."""
         return None
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
         """Return True if the agent, started in `directory`, can resume the session in `log`, which worked in `cwd`."""
-        return self.folder(directory) in (None, log.parent)
+        return self.everywhere or self.folder(directory) in (None, log.parent)
 
     def restored(self, place: str, session_id: str) -> str:
         """Return the path, below the agent's folder, for restoring a lost log that was at `place` there."""

@@ -22,7 +22,6 @@ from smart_fork.agents.codec import ReadSource
 if TYPE_CHECKING:
     import apsw
 
-if TYPE_CHECKING:
     from smart_fork.agents.fold import LineFold
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.transcripts.lines import LineReader, decode_line, last_lines
-from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import count, utc
 from indexer.values import Value, dict_in, json_in, rare, value
 from smart_fork.snippets import quoted, tokens_about
@@ -158,10 +157,9 @@ class Tail:
     * `window` returns the context window that the newest logs state.
     """
 
-    name: AgentName
     sign: Callable[[Mapping[str, Any]], RecordSign]
-    steps: Callable[[Mapping[str, Any], Calls], Steps]
     answers: Callable[[Iterable[Mapping[str, Any]]], AnswerTokens]
+    steps: Callable[[Mapping[str, Any], Calls], Steps] = lambda _record, _calls: iter(())
     records: Callable[[Path], Iterator[Mapping[str, Any]]] = records
     backwards: Callable[[Path], Iterator[Mapping[str, Any]]] = backwards
     is_prompt: Callable[[Mapping[str, Any]], bool] = lambda _record: True
@@ -229,12 +227,6 @@ class Tail:
             if found.status and found.tokens and not this_turn:
                 break
         return found if found.status == "idle" else replace(found, problem="")
-
-
-def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Yield nothing. It is the function `steps` of a `Tail` for logs that do not tell about background tasks."""
-    del record, calls
-    yield from ()
 
 
 def notified(text: str) -> Steps:

@@ -99,10 +99,10 @@ class Program:
         return {"PATH": os.pathsep.join(filter(None, (folder, login_path(env) or path)))}
 
     @classmethod
-    def is_found(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
+    def is_found(cls, agent: AgentName) -> bool:
         """Return True if the agent's program is installed."""
         try:
-            cls.find(agent, env)
+            cls.find(agent)
         except SmartForkError:
             return False
         return True
@@ -127,12 +127,10 @@ class Program:
         return cls(agent, path, can, can_headless, problem, hint)
 
     @classmethod
-    def problems_of(
-        cls, agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
-    ) -> dict[AgentName, str]:
+    def problems_of(cls, agents: Iterable[AgentName], env: Mapping[str, str]) -> dict[AgentName, str]:
         """Return for each agent why its program cannot fork; empty if it can."""
         before = len(_seen)
-        found = [cls.of(agent, processes or Processes(), env) for agent in agents]
+        found = [cls.of(agent, Processes(), env) for agent in agents]
         if len(_seen) > before:
             cls.keep()
         return {one.agent: "" if one.can_fork else one.problem for one in found}

@@ -97,9 +97,6 @@ class TreeCopy(Copy):
                 self.copied += identity == record["uuid"]
             yield respelled(spelled, record)
 
-    def last(self) -> Iterable[bytes]:
-        return self.titled()
-
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
         """Yield the records outside the chain that belong to kept turns with unshortened tool results."""
         whole = sorted(excerpt.kept - excerpt.shortened)
@@ -144,10 +141,6 @@ class TreeCopy(Copy):
     @abstractmethod
     def own(self, record: Record) -> Record:
         """Return a record with the ids and the directory of the copy."""
-
-    @abstractmethod
-    def titled(self) -> Iterable[bytes]:
-        """Yield the lines with the copy's title; none without a title."""
 
     @abstractmethod
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:

@@ -106,7 +106,7 @@ class ClaudeCopy(TreeCopy):
         copy_folder(self._source.source_path.with_suffix(""), target.with_suffix(""), created)
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
 
-    def titled(self) -> Iterator[bytes]:
+    def last(self) -> Iterator[bytes]:
         """Yield the records with the copy's title and time, as ``/rename`` writes them."""
         if title := self._new.title:
             named = {"sessionId": self._new.id, "timestamp": self._new.moment}

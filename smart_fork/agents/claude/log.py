@@ -52,12 +52,10 @@ class ClaudeAdapter(TreeAdapter):
 class ClaudeStorage(Storage):
     """Claude Code's storage of sessions: their folders, and the directories from which it finds them."""
 
+    everywhere = True
+
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
-
-    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return True: smart-fork gives a log a second path in the folder of the directory in which it is resumed."""
-        return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
         return None if log.parent == folder_of(directory) else folder_of(directory) / log.name

@@ -120,7 +120,7 @@ TAIL_BYTES = 512 * 1024
 LOOKS, LOOK_SECONDS = 6, 0.06
 
 
-class ClaudeCalls(CallerIdentity):
+class ClaudeCaller(CallerIdentity):
     """The facet that finds the session of Claude Code that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:

@@ -114,4 +114,4 @@ def _is_prompt(record: Mapping[str, Any]) -> bool:
 
 
 #: The functions for Claude Code's logs.
-TAIL = log_tail.Tail("claude", _sign, _steps, _answers, is_prompt=_is_prompt)
+TAIL = log_tail.Tail(_sign, _answers, _steps, is_prompt=_is_prompt)

@@ -26,8 +26,8 @@ from smart_fork.agents.codex.codec import (
     ordinal_of,
 )
 from smart_fork.agents.codex.history import complete_history, lines_of
-from smart_fork.agents.codex.sent_records import Entry, SeenRecord, enveloped, linked_turns, sent_records
-from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
+from smart_fork.agents.codex.sent_records import SeenRecord, enveloped, linked_turns, sent_records
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed
 from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.json_text import respelled

@@ -33,6 +33,7 @@ from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS, fold
+from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import (
     CALLS,
@@ -113,7 +114,7 @@ class CodexFold(fold.LineFold):
     #: True if the rollout that this one continues was found.
     is_joined = False
 
-    def is_known(self, record: fold.Record) -> bool:
+    def is_known(self, record: Record) -> bool:
         """Return True if the record's type is known; of an item (model input), its own type counts.
 
         The first record of an old log has no type, and is known.
@@ -249,7 +250,7 @@ class CodexFold(fold.LineFold):
         elif kind == "event_msg":
             self._event(payload, identity, moment, raw)
 
-    def moment_of(self, record: fold.Record) -> tuple[str, bool]:
+    def moment_of(self, record: Record) -> tuple[str, bool]:
         """Return a record's time, and True if it is activity, unlike headers and names."""
         kind, payload = payload_of(record)
         named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
@@ -354,12 +355,12 @@ class CodexFold(fold.LineFold):
         if began is not None and compacted and compacted[-1][0] > began:
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
 
-    def note_title(self, record: fold.Record) -> None:
+    def note_title(self, record: Record) -> None:
         event = record.get("payload")
         if isinstance(event, dict) and event.get("type") == "thread_name_updated":
             self._note_name(event)
 
-    def _note_name(self, event: fold.Record) -> None:
+    def _note_name(self, event: Record) -> None:
         if isinstance(name := event.get("thread_name"), str):
             self.facts["name"] = name = masked_name(name)
             self.facts["names"] = last_names(self.facts.get("names", ()), name)

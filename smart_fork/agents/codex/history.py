@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -24,9 +24,6 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
 from smart_fork.errors import NotFound
-
-if TYPE_CHECKING:
-    pass
 
 
 class RolloutPart(NamedTuple):

@@ -14,6 +14,7 @@ from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import text_in
 from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
+from smart_fork.agents.copier import Entry
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import head, only_prompts_previewed, turn_of, with_sources
 from smart_fork.agents.cuts.model import LinePlace, TranscriptTurn
@@ -25,8 +26,6 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "compacted": {"repeating": True, "compacts": True},
 }
 _NOTHING: Mapping[str, Any] = {}
-#: A record, with its bytes in the log.
-Entry = tuple[bytes, Record]
 #: The kinds of records at the beginning of a turn; they belong to the records after them.
 _BEGINS = ("task_started", "turn_context", "world_state")
 #: The kinds of records about the whole session, which would be wrong in a part of it.

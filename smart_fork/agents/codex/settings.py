@@ -239,7 +239,7 @@ def _trusted(text: str) -> dict[str, Any]:
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
-class CodexCalls(CallerIdentity):
+class CodexCaller(CallerIdentity):
     """The facet that finds the session of Codex that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_in
 from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex.codec import text_of
+from smart_fork.agents.codex.fold import subagent_in
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in
-
-if TYPE_CHECKING:
-    pass
-from smart_fork.agents.codex.fold import subagent_in
 
 #: The tool that starts a sub-agent, and the bytes in its result.
 _TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"

@@ -125,4 +125,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
 
 
 #: The functions for Codex's rollouts.
-TAIL = log_tail.Tail("codex", _sign, _steps, _answers, window=_window)
+TAIL = log_tail.Tail(_sign, _answers, _steps, window=_window)

@@ -27,7 +27,7 @@ from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, Fa
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
-from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 
 #: The event with a result, and the fields with a thought: as text, and signed or encrypted.
@@ -370,4 +370,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
 
 
 #: The live status of Copilot CLI's sessions.
-TAIL = Tail("copilot", _sign, no_steps, _answers)
+TAIL = Tail(_sign, _answers)

@@ -69,7 +69,7 @@ _NAMING = ("--resume", "-r", "--session-id")
 _LOGS = f"{BEGINS}*.jsonl"
 
 
-class GeminiCalls(CallerIdentity):
+class GeminiCaller(CallerIdentity):
     """The facet that finds the session of Gemini CLI that made a tool call.
 
     Gemini CLI does not tell it. So the process that started the server is asked: the session is the one that its

@@ -50,7 +50,7 @@ from smart_fork.agents.gemini.records import (
     sign_of,
     typed_in,
 )
-from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 
 #: The tool that runs command lines.
 _SHELL = "run_shell_command"
@@ -414,4 +414,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
 
 
 #: The live status of Gemini CLI's sessions.
-TAIL = Tail("gemini", _sign, no_steps, _answers)
+TAIL = Tail(_sign, _answers)

@@ -159,6 +159,8 @@ def _has_another_name(file: LogFile) -> bool:
 class GeminiStorage(Storage):
     """The rules for where Gemini CLI stores sessions, and in which directories it can resume them."""
 
+    everywhere = True
+
     def folder(self, directory: Path) -> Path:
         return project_for(directory) / CHATS
 
@@ -166,10 +168,6 @@ class GeminiStorage(Storage):
         """Return the path for a restored log, with the whole id in its name: else it would be deleted again."""
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
-
-    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return True: smart-fork can give a session's log a second name in any directory."""
-        return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
         name = self.folder(directory) / whole_name(log, session_id)

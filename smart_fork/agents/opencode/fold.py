@@ -45,7 +45,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, CopiedMessage, FamilyLog, SubAgents
 from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
 from smart_fork.agents.fold import Fold
-from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 from smart_fork.agents.opencode.database import KEY, Source, in_file, opened, stored
 
 
@@ -476,4 +476,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
 
 
 #: The live status of OpenCode's sessions.
-TAIL = Tail("opencode", _sign, no_steps, _answers, _records, lambda path: iter([*_records(path)][::-1]))
+TAIL = Tail(_sign, _answers, records=_records, backwards=lambda path: iter([*_records(path)][::-1]))

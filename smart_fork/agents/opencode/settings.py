@@ -61,7 +61,7 @@ class OpenCodeLogin(Login):
     beside = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT", "OPENCODE_DB", "XDG_CONFIG_HOME")
 
 
-class OpenCodeCalls(CallerIdentity):
+class OpenCodeCaller(CallerIdentity):
     """The facet that finds the session of OpenCode that made a tool call: smart-fork's plugin adds its id."""
 
     #: The argument with the calling session's id. No tool of smart-fork has a parameter of this name.
@@ -83,7 +83,7 @@ class OpenCodeHooks(Hooks):
 
     def content(self, command: Sequence[str]) -> str:
         text = files("smart_fork.agents.opencode").joinpath("plugin.js").read_text(encoding="utf-8")
-        values = {"COMMAND": list(command), "TOOLS": f"{NAME}_", "ARGUMENT": OpenCodeCalls.argument}
+        values = {"COMMAND": list(command), "TOOLS": f"{NAME}_", "ARGUMENT": OpenCodeCaller.argument}
         for name, value in values.items():
             text = text.replace(f'"@{name}@"', json.dumps(value))
         return text

@@ -49,7 +49,7 @@ class QwenCopy(TreeCopy):
             self._last = record
         return record
 
-    def titled(self) -> Iterator[bytes]:
+    def last(self) -> Iterator[bytes]:
         """Yield the record with the copy's title, as ``/rename`` writes it."""
         if self._new.title and (last := self._last):
             yield orjson.dumps({

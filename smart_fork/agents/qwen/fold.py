@@ -332,4 +332,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
 
 
 #: The live status of Qwen Code's sessions.
-TAIL = Tail("qwen", _sign, _steps, _answers)
+TAIL = Tail(_sign, _answers, _steps)

@@ -10,8 +10,8 @@ from tests.support.cases import parametrize_subtests
 
 @pytest.mark.parametrize(
     "facet",
-    [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.ancestry_of(name).of.reader, AGENTS.tail_of],
-    ids=("copier", "ancestry", "tail"),
+    [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.ancestry_of(name).of.reader],
+    ids=("copier", "ancestry"),
 )
 def test_each_agent_has_its_own(facet):
     assert list(AGENTS.startable()) == [facet(name).name for name in AGENTS.startable()]
