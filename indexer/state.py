@@ -162,6 +162,7 @@ def _opened() -> Iterator[apsw.Connection]:
 
 
 def _bring_up(db: apsw.Connection) -> None:
+    from indexer.database import bring_up
 
     db.execute("BEGIN IMMEDIATE")
     if db.pragma("application_id") < _LAYOUT:  # another process may have been first
@@ -207,29 +208,3 @@ def _said(error: apsw.Error) -> tuple[int, str]:
         if isinstance(error, kind):
             return number, os.strerror(number)
     return errno.EAGAIN if isinstance(error, apsw.BusyError) else errno.EIO, str(error)
-
-
-#: Values for added columns that must not be NULL and have no default.
-_EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
-
-
-def bring_up(db: apsw.Connection, tables: str) -> None:
-    """Add to `db` the tables, columns and indexes of the SQL `tables` that it lacks, in the caller's transaction."""
-    import apsw
-
-    with closing(apsw.Connection(":memory:")) as new:
-        new.execute(tables)
-        wanted = new.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql <> '' ORDER BY type = 'index'").get
-        for kind, name, sql in wanted:
-            if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).get:
-                db.execute(sql)
-            elif kind == "table":
-                _add_columns(db, new, name)
-
-
-def _add_columns(db: apsw.Connection, new: apsw.Connection, table: str) -> None:
-    had = {column for _, column, *_ in db.execute(f"PRAGMA table_info({table})")}
-    for _, column, kind, needed, default, _ in new.execute(f"PRAGMA table_info({table})").fetchall():
-        if column not in had:
-            value = f" NOT NULL DEFAULT {default or _EMPTY[str(kind)]}" if needed else ""
-            db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}{value}")

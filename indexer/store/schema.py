@@ -7,17 +7,16 @@ import fcntl
 import importlib.util
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
+from indexer.database import bring_up, empty_log, immediate, rewrite, write_ahead
 from indexer.errors import IndexerError, joined
 from indexer.locks import held
 from indexer.safe_files import private_dir
-from indexer.state import bring_up
 from indexer.store.base import bigrams
 
 #: How text is split into words: stemmed, without case and accents. ``_`` and ``.`` separate, so that parts of
@@ -211,18 +210,6 @@ class OlderIndexError(IndexerError):
     usual_hint = "Another process is indexing. Try again in a moment: the index is then built again from the logs."
 
 
-@contextmanager
-def immediate(db: apsw.Connection) -> Iterator[None]:
-    """Run this block as a transaction with the write lock from its start, so that values it reads do not change."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    finally:
-        if db.in_transaction:  # a full disk may have ended it
-            db.execute("ROLLBACK")
-
-
 def _form(db: apsw.Connection) -> int:
     (number,) = db.execute("PRAGMA user_version").fetchone() or (0,)
     return int(number)
@@ -343,23 +330,6 @@ def with_vectors(db: apsw.Connection) -> None:
         load_vectors(db)
 
 
-def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
-    """Switch the database to write-ahead logging, so that readers never wait for the writer.
-
-    Raise `apsw.BusyError` if another process holds the necessary lock, for which SQLite does not wait, too long.
-    """
-    db.set_busy_timeout(milliseconds)
-    deadline = time.monotonic() + milliseconds / 1000
-    while db.execute("PRAGMA journal_mode").get != "wal":
-        db.execute("BEGIN IMMEDIATE; COMMIT")  # waits for whoever is doing the same just now
-        try:
-            if db.execute("PRAGMA journal_mode = WAL").get != "wal":
-                return  # a file system without shared memory: slower, and just as safe
-        except apsw.BusyError:  # somebody was quicker
-            if time.monotonic() > deadline:
-                raise
-
-
 def opening(path: Path) -> AbstractContextManager[None]:
     """Hold a shared lock while the database is opened, so that no process renames it."""
     return _gate(path.parent, fcntl.LOCK_SH)
@@ -387,8 +357,6 @@ def _gate(folder: Path, how: int) -> Iterator[None]:
 
 log = logging.getLogger(__name__)
 
-#: How long erasing waits for readers of the old content, and for other writers.
-PATIENCE_MILLISECONDS = 5_000
 #: Bytes of an index that are rewritten in a second on a slow machine.
 BYTES_PER_SECOND = 30_000_000
 _NOTE = "erase"
@@ -412,50 +380,17 @@ def erase(db: apsw.Connection) -> bool:
     A reader of the old content, another writer or a full disk can prevent it for now. The caller holds the index's
     lock.
     """
-    if _owed(db) == _ALL and _done(db, _rewrite_all):
+    if _owed(db) == _ALL and rewrite(db, _join_words):
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))
-    if _owed(db) == _LOG and _done(db, _empty_log):
+    if _owed(db) == _LOG and empty_log(db):
         db.execute("DELETE FROM meta WHERE key = ?", (_NOTE,))
     return not owes_erasing(db)
 
 
-def compact(db: apsw.Connection) -> bool:
-    """Rewrite a database without word indexes, so that no deleted text is left in its file. Return True on success."""
-    return _done(db, _rewrite) and _done(db, _empty_log)
-
-
-def _done(db: apsw.Connection, work: Callable[[apsw.Connection], bool]) -> bool:
-    patience = db.execute("PRAGMA busy_timeout").get
-    db.set_busy_timeout(PATIENCE_MILLISECONDS)
-    try:
-        return work(db)
-    except (apsw.BusyError, apsw.FullError) as error:
-        log.warning("what was taken out of %s is not erased yet: %s", db.filename, error)
-        return False
-    finally:
-        db.set_busy_timeout(int(patience or 0))
-
-
-def _rewrite_all(db: apsw.Connection) -> bool:
+def _join_words(db: apsw.Connection) -> None:
     with immediate(db):
         for table in _WORD_INDEXES:
             db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
-    return _rewrite(db)
-
-
-def _rewrite(db: apsw.Connection) -> bool:
-    stored = db.execute("PRAGMA temp_store").get
-    db.execute("PRAGMA temp_store = FILE")  # a large index is not written again in memory
-    try:
-        db.execute("VACUUM")
-    finally:
-        db.execute(f"PRAGMA temp_store = {int(stored or 0)}")
-    return True
-
-
-def _empty_log(db: apsw.Connection) -> bool:
-    busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (1, 0, 0)
-    return not busy
 
 
 def _owed(db: apsw.Connection) -> str:

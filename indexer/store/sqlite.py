@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from indexer.database import immediate
 from indexer.outcome import Authored, Edits, MetError
 from indexer.store import vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words, bigrams
 from indexer.store.queries import StoreReading
-from indexer.store.schema import BYTES_PER_SECOND, connect, erase, immediate, owe_erasing, owes_erasing, with_vectors
+from indexer.store.schema import BYTES_PER_SECOND, connect, erase, owe_erasing, owes_erasing, with_vectors
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, Session
 

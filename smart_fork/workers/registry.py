@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 import apsw
 import orjson
 
+from indexer.database import bring_up, empty_log, immediate, rewrite, write_ahead
 from indexer.errors import next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.safe_files import private_dir
-from indexer.state import bring_up
-from indexer.store.schema import compact, immediate, write_ahead
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.values import Value, json_in, list_in
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage, advice
@@ -245,7 +244,7 @@ class Registry:
 
     def erase(self) -> bool:
         """Erase the text of changed and deleted rows from the file. Return False if another reader prevents that."""
-        return compact(self._db)
+        return rewrite(self._db) and empty_log(self._db)
 
     def find(self, identity: str) -> WorkerRecord | None:
         """Return the worker with exactly this id, if there is one."""

@@ -3,10 +3,11 @@
 import apsw
 import pytest
 
+from indexer.database import immediate
 from indexer.project import Project
 from indexer.store import queries, schema
 from indexer.store.base import Reading, Scope
-from indexer.store.schema import FORM, immediate
+from indexer.store.schema import FORM
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import BrokenLine

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from indexer.database import immediate
 from indexer.store import vectors
 from indexer.store.base import Scope
-from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.store.vectors import faults
 from tests.indexer.written import crowd, save, session_of, stored_vectors, vector_of

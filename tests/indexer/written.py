@@ -13,12 +13,12 @@ from pathlib import Path
 import apsw
 import numpy as np
 
+from indexer.database import immediate
 from indexer.export import Piece, export_path, is_export
 from indexer.pipeline import document_of
 from indexer.safe_files import index_root
 from indexer.store.base import Document, Reading
 from indexer.store.damage import read_only
-from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile

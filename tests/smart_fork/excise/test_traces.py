@@ -13,11 +13,10 @@ import apsw
 import pytest
 
 import smart_fork
-from indexer import kept_logs, state
+from indexer import database, kept_logs, state
 from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from indexer.store import schema
 from indexer.transcripts import lines
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS
@@ -324,7 +323,7 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
 
 
 def test_what_others_still_read_is_said_to_be_left(world, session_id, monkeypatch):
-    monkeypatch.setattr(schema, "PATIENCE_MILLISECONDS", 10)
+    monkeypatch.setattr(database, "PATIENCE_MILLISECONDS", 10)
     reader = apsw.Connection(str(index_db()))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM chunks").fetchone()
