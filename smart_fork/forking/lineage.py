@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from indexer.lazy import dataclass
 from indexer.masking import shorten
 from indexer.project import project_of
 from indexer.repositories import recorded
-from indexer.store.base import SeenFile, SessionRow
-from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
@@ -35,6 +33,10 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.places import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
+
+if TYPE_CHECKING:
+    from indexer.store.base import SeenFile, SessionRow
+    from indexer.store.sqlite import SqliteStore
 
 _T = TypeVar("_T")
 #: Characters quoted of the last message that a fork shares with its parent.

@@ -6,12 +6,14 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.safe_files import private_dir, remove, replace_file, state_home
-from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
 
 #: The folders with a file for each session that hints were asked for, and the first byte of a line about a hint that
 #: was followed.

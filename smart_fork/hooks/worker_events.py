@@ -17,17 +17,19 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexer.lazy import dataclass
 from indexer.settings import WORKER_ID
-from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.settings import Hooks
 from smart_fork.errors import Usage
 from smart_fork.snippets import plain_name, time_of
 from smart_fork.workers.registry import Registry, Status, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
 #: The number of ancestors that are examined: a hook's shell, the agent, and the process that started the agent.

@@ -14,12 +14,11 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from indexer.export import LABELS
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, knowing, mask, shorten
-from indexer.store.base import Placement, Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
 from smart_fork.agents.codec import Codec, revealed_secrets
@@ -34,6 +33,9 @@ from smart_fork.forking.results import Relative
 from smart_fork.page.agent_steps import PageStep, Steps
 from smart_fork.page.renderer import PageValues
 from smart_fork.snippets import printable
+
+if TYPE_CHECKING:
+    from indexer.store.base import Placement, Store
 
 Became = Literal["same", "more", "another", "gone"]
 _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 import orjson
@@ -22,7 +22,6 @@ from indexer.errors import what_failed
 from indexer.lazy import dataclass
 from indexer.log_changes import forgotten
 from indexer.masking import Masked, beginning, mask
-from indexer.store.base import Holding
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS
@@ -63,6 +62,9 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.termination import close_workers
+
+if TYPE_CHECKING:
+    from indexer.store.base import Holding
 
 #: The fields of a form that are options of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "keep", "drop", "brief", "as_agent", "unmasked")

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -18,7 +19,6 @@ from starlette.routing import Route
 
 from indexer.lazy import dataclass
 from indexer.project import project_of
-from indexer.store.base import Holding, SessionRow
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
@@ -40,6 +40,9 @@ from smart_fork.page.renderer import HEADERS, PageValues, Shown, period, rendere
 from smart_fork.page.session_page import conversation
 from smart_fork.page.worker_board import BoardView
 from smart_fork.snippets import time_of
+
+if TYPE_CHECKING:
+    from indexer.store.base import Holding, SessionRow
 
 #: The age groups of sessions, by days. The last has no upper bound.
 _AGES = {"7": "last 7 days", "30": "last 30 days", "365": "last year", "older": "older"}

@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -29,7 +29,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indexer.errors import joined, next_step, what_failed
 from indexer.lazy import dataclass
-from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
@@ -38,6 +37,9 @@ from smart_fork.server import tasks
 from smart_fork.snippets import Stage
 from smart_fork.system import call_context
 from smart_fork.system.call_context import calling, cancellable
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
 
 
 class ProcessPlace(NamedTuple):

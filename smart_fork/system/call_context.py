@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from indexer.lazy import dataclass
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import recorded
-from indexer.transcripts.model import AgentName
 from smart_fork.errors import ForkRefused, NotFound
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
 
 T = TypeVar("T")
 
