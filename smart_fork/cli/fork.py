@@ -193,9 +193,7 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
         for one in (forked.selection, *forked.merged):
             print_selection(one, in_full=dry_run, alone=not (forked.merged or forked.handed))
     if forked.handed is not None:
-        from smart_fork.forking.handover import notes
-
-        say_notes(notes(forked.handed, forked.agent_type))
+        say_notes(forked.handed.notes(forked.agent_type))
     if forked.ways:
         for line in ways_in_words(forked.ways):
             say(line)
@@ -235,13 +233,11 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """Yield lines that compare the ways to fork a session, whole or shortened, by the tokens they load."""
-    from smart_fork.forking.plan import parts_in_words, way_in_words
-
-    yield from parts_in_words(ways)
+    yield from filter(None, (one.parts for one in ways))
     yield "Tokens that each way to fork loads in all, with instructions and tools:"
 
     for one in ways:
-        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {way_in_words(one)}"
+        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {one.last_use}"
 
 
 def price_in_words(price: ForkPrice) -> str:

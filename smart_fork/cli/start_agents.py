@@ -15,19 +15,21 @@ import typer
 
 from indexer.errors import joined
 from smart_fork.agents import AGENTS
-from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options, Subject, takes
 from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.output import out, printed_as_json, say, say_notes, starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.forking.preconditions import AlreadyRuns
 from smart_fork.forking.results import NotSpawned
-from smart_fork.forking.worker import WorkerSpec, describe
+from smart_fork.forking.spawn import AgentStart
+from smart_fork.forking.spawn import spawn as start_all
+from smart_fork.forking.start import start
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import choose_place
 
 if TYPE_CHECKING:
-    from smart_fork.forking.preconditions import AlreadyRuns
     from smart_fork.forking.results import StartedWorker
+    from smart_fork.forking.worker import WorkerSpec
     from smart_fork.workers.answers import WorkerMessaged
 
 _NO_SUBJECT = Subject()
@@ -49,8 +51,7 @@ def new(
     options: Options = NOTHING_SAID,
 ) -> None:
     """Start an agent in a new session."""
-    spec = WorkerSpec("new", agent, options=options, cwd=project or Path.cwd(), caller_session_id=_caller())
-    _start(spec)
+    _start(AgentStart(options, project or Path.cwd(), caller=_caller()).new(agent))
 
 
 @takes(without=_MADE, prompt=PromptArgument, order="session prompt agent cwd")
@@ -62,12 +63,8 @@ def resume(
     force: ForceOption = False,
 ) -> None:
     """Resume a session in its own directory. If a worker is in it already, go to that worker."""
-    from smart_fork.forking.preconditions import AlreadyRuns
-    from smart_fork.forking.spawn import session_to_resume
-
     try:
-        source = session_to_resume(session, agent=agent, cwd=cwd, force=force)
-        _start(WorkerSpec("resume", source.agent, source, options, cwd=cwd, caller_session_id=_caller()))
+        _start(AgentStart(options, cwd, force, _caller()).resumed(session, agent))
     except AlreadyRuns as there:
         _attach(there, options.prompt)
 
@@ -81,15 +78,8 @@ def continue_newest(
     force: ForceOption = False,
 ) -> None:
     """Resume the newest session of the directory. If a worker is in it already, go to that worker."""
-    from smart_fork.forking.preconditions import AlreadyRuns, directory
-    from smart_fork.forking.spawn import check_free, newest_session
-
-    headless = choose_place(options.place, Processes(), os.environ).headless
-    target, caller = directory(project or Path.cwd()), _caller()
     try:
-        source = newest_session(target, agent, automated=headless, apart_from=caller)
-        check_free(source, force=force)
-        _start(WorkerSpec("continue", source.agent, source, options, cwd=cwd, caller_session_id=caller))
+        _start(AgentStart(options, cwd, force, _caller()).newest(agent, project or Path.cwd()))
     except AlreadyRuns as there:
         _attach(there, options.prompt)
 
@@ -112,8 +102,6 @@ def spawn(
     options: Options = NOTHING_SAID,
 ) -> None:
     """Start one to four workers, each with a prompt. All are checked before the first one starts."""
-    from smart_fork.forking.spawn import spawn as start_all
-
     given = subject.as_json(options)
     if workers is not None and given:
         raise Usage("Workers from a file cannot have options too", "Put every option in the file.")
@@ -137,10 +125,7 @@ def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
 
     `told` has further keys for the JSON answer.
     """
-    session = READERS[agent].read(Path(log)).session
-    if session is None:
-        raise NotFound(f"No conversation in {log}")
-    worker = _started(WorkerSpec("resume", agent, session, Options(), caller_session_id=_caller()))
+    worker = _started(AgentStart(caller=_caller()).of_log(Path(log), agent))
     if not printed_as_json({**told, "worker": worker.as_json()}):
         _print_worker(worker)
 
@@ -178,8 +163,6 @@ def _caller() -> str | None:
 
 
 def _started(spec: WorkerSpec) -> StartedWorker:
-    from smart_fork.forking.start import start
-
     if choose_place(spec.options.place, Processes(), os.environ).replaces:  # then nothing can be said afterwards
         say_notes(spec.unloaded())
     with starting(spec.options.place):
@@ -200,7 +183,7 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
     warnings = told.warnings if told else ()
-    known = describe(worker, shlex.join(worker.command), warnings, confirmed=True).as_json()
+    known = there.described(warnings).as_json()
     if printed_as_json(known | {"already_running": True, "how": told.how if told else None}):
         return
     say(f"{there.message}.")

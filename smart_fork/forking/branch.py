@@ -48,7 +48,7 @@ from smart_fork.forking.copies import (
     write_copy,
 )
 from smart_fork.forking.fork_content import answering, chosen, gathered, hand_over_to
-from smart_fork.forking.handover import Handover, beyond, notes, write_handover
+from smart_fork.forking.handover import Handover, beyond, write_handover
 from smart_fork.forking.preconditions import Occupation, place_of_work
 from smart_fork.forking.request import BranchRequest, Budget
 from smart_fork.forking.results import Branched, Forked, HandoverSize, NamedSession
@@ -301,7 +301,7 @@ def _remember(written: WrittenCopy, session: Session, end: int) -> None:
 
 def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
     """Return notes for the user: what `agent` does not receive in a handover (as text), and an exceeded `budget`."""
-    return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
+    return [*handed.notes(agent), *(beyond(handed, budget) if budget else ())]
 
 
 def _end(

@@ -20,7 +20,7 @@ from smart_fork.finding.session_view import resumed_part, score_in_words
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.copies import ForkPoint, MergedPart, beginning_with, last_branch_point, point_at
 from smart_fork.forking.exchange_parts import costs
-from smart_fork.forking.handover import Handover, beyond, handover, joined, notes
+from smart_fork.forking.handover import Handover, beyond, handover, joined
 from smart_fork.forking.handover_text import whence
 from smart_fork.forking.request import MATCH, Budget, ForkRequest
 from smart_fork.forking.worker import ForkContent
@@ -60,7 +60,7 @@ def merged(
     ]
     handed = joined(each) if agent != read[0].agent else None
     said = [note for one in found for note in one.selection.notes]
-    said += beyond(handed.handed, wanted) if handed else [note for one in each for note in notes(one.handed, agent)]
+    said += beyond(handed.handed, wanted) if handed else [note for one in each for note in one.handed.notes(agent)]
     excerpt = parts[0].excerpt
     return ForkContent(
         point=ForkPoint.after(read[0], max(excerpt.kept)),

@@ -7,7 +7,7 @@ from the beginning. A line that counts them replaces them; no model summarizes t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,11 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.record_conversion import HomePlace, Utterance
-from smart_fork.errors import advice
 from smart_fork.forking.copies import WrittenCopy, is_others, write_branch
 from smart_fork.forking.exchange_parts import marker, plain
 from smart_fork.forking.handover_text import (
     QUOTED_DATA_NOTICE,
     SAID_CHARACTERS,
-    SECRETS,
     NeutralMessage,
     as_session,
     lost_of,
@@ -37,7 +35,7 @@ from smart_fork.forking.handover_text import (
     whence,
 )
 from smart_fork.forking.request import MATCH, Budget
-from smart_fork.forking.results import HandoverSize
+from smart_fork.forking.results import HandoverSize, counted
 from smart_fork.repository.history import was_checked_out
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
@@ -82,7 +80,7 @@ def handover(
     facts = (
         _whence(session, end),
         _stood(session, end),
-        f"Missing here: {_counted(lost)}." if lost else "",
+        f"Missing here: {counted(lost)}." if lost else "",
         _ACT,
         marker(plain(session.session_id), session.exchanges()[0].start, exchanges=earlier) if earlier else "",
         f"{missing} messages after the first one below were dropped." if missing else "",
@@ -111,26 +109,6 @@ def joined(parts: Sequence[Handover]) -> Handover:
     return Handover(tuple(one for part in parts for one in part.said), handed, parts[0].title)
 
 
-def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
-    """Return notes for the user on a handover to `agent`: its size, and the parts of the session that it lacks."""
-    own, theirs = AGENTS.title_of(agent), AGENTS.title_of(handed.from_agent)
-    many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
-    said = [f"{own} receives {many} of this {theirs} session, about {handed.tokens:,} tokens"]
-    if handed.earlier:
-        said.append(f"{handed.earlier} earlier ones are dropped: the whole session exceeds its model's context window")
-    if handed.left_out:
-        said.append(
-            f"{handed.left_out} messages of the last exchange are dropped: it exceeds its model's context window"
-        )
-    lost = dict(handed.lost)
-    if masked := lost.pop(SECRETS, 0):
-        how = advice("--unmasked hands them over", tool="unmasked: true hands them over, if the user wants that")
-        said.append(f"Masked secrets: {masked} ({how})")
-    if lost:
-        said.append(f"Not handed over: {_counted(lost)}")
-    return said
-
-
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
     """Return a warning, in a list, if a handover (a session as text) exceeds the budget `wanted`, as it may."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
@@ -144,10 +122,6 @@ def _whence(session: Session, end: int) -> str:
         f"What follows is {whence(session)}. It has every message word for word, and one line for each action with "
         f"its result.{cut}"
     )
-
-
-def _counted(lost: Mapping[str, int]) -> str:
-    return ", ".join(f"{what} ({number})" for what, number in lost.items())
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:

@@ -33,6 +33,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.errors import ForkRefused
+from smart_fork.forking.results import SECRETS
 from smart_fork.forking.temporary_logs import temporary_log_folder
 from smart_fork.snippets import quotation
 
@@ -53,7 +54,6 @@ _PUT = ("new_string", "new_str", "newString", "newText", "content", "file_text")
 Given = Mapping[str, Any] | str
 #: The names of losses as people see them.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
-SECRETS = "secrets"
 #: A function that changes a text of a conversation, before the text is shortened.
 TextChange = Callable[[str], str]
 

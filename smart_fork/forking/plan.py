@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -19,7 +19,7 @@ from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
-from smart_fork.finding.fork_worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until
+from smart_fork.finding.fork_worth import is_cached, obstacles, own_cached_until
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import BUDGET_TOKENS
@@ -33,7 +33,6 @@ from smart_fork.forking.request import MATCH, Amount, Budget, ForkRequest, check
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
 from smart_fork.forking.start import PreparedWorker, prepare
 from smart_fork.forking.worker import CONFIRM_SECONDS, NEEDS, ForkContent, LaunchedWorker, WorkerSpec, same_command
-from smart_fork.snippets import in_words
 from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
@@ -283,31 +282,6 @@ def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at
     there = at is not None and session.compacted(at.index) <= match.index <= at.index
     known = {"": False, "--at match": True, f"--at {at.index if at else ''}": there}
     return tuple(replace(one, carries=known.get(one.option, one.carries)) for one in found)
-
-
-def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield a sentence on how many tokens of the whole session are conversation, and how many something else."""
-    for one in ways:
-        if one.conversation:
-            rest = one.tokens - one.conversation
-            yield (
-                f"Whole session: {one.tokens:,} tokens "
-                f"(conversation {one.conversation:,}; instructions and tools {rest:,})"
-            )
-
-
-def way_in_words(way: Way) -> str:
-    """Return a text about a way to fork a session: when the model last had its tokens, and if they are cached.
-
-    If the session has forgotten the matching exchange, the text also says whether this way has that exchange.
-    """
-    carried = {None: "", True: "carries the match", False: "has forgotten the match"}[way.carries]
-    age, cached = age_of(way.used_at), cache_in_words(way.cached_until, way.cached_tokens)
-    if age is not None:
-        used = [f"used {in_words(age)} ago", cached]
-    else:
-        used = ["last use unknown"] if way.used_at else ["another form", cached or "not cached"]
-    return ", ".join(filter(None, (*used, carried)))
 
 
 def _up_to(

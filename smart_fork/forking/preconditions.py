@@ -12,13 +12,13 @@ shell.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.lazy import dataclass
 from indexer.project import resolve
@@ -35,15 +35,14 @@ from smart_fork.agents.settings import Login
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
+from smart_fork.forking.results import StartedWorker
+from smart_fork.forking.worker import WorkerSpec, describe
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine, Processes, Running
 from smart_fork.workers.place import WorkerPlace
 from smart_fork.workers.places import is_alive
 from smart_fork.workers.registry import Registry, WorkerRecord
-
-if TYPE_CHECKING:
-    from smart_fork.forking.worker import WorkerSpec
 
 
 class WorkerLimit(ForkRefused):
@@ -65,6 +64,10 @@ class AlreadyRuns(ForkRefused):
         )
         super().__init__(f"{session_id} is running already, as worker {worker.id}", see)
         self.worker = worker
+
+    def described(self, warnings: Sequence[str] = ()) -> StartedWorker:
+        """Return the answer about the worker, as if it had just been started."""
+        return describe(self.worker, shlex.join(self.worker.command), warnings, confirmed=True)
 
 
 def limit(env: Mapping[str, str]) -> int:

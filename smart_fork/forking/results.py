@@ -9,7 +9,11 @@ from typing import Literal, Self
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
+from smart_fork.agents import AGENTS
+from smart_fork.errors import advice
+from smart_fork.finding.fork_worth import age_of, cache_in_words
 from smart_fork.finding.session_view import CommitsMade
+from smart_fork.snippets import in_words
 
 #: The kept part of an exchange: everything; everything with long results shortened; prompt, edits and answer without
 #: read-only steps; prompt and answer; nothing.
@@ -88,6 +92,42 @@ class Way(Value):
     cached_tokens: int = rare(0)
     carries: bool | None = rare(None)
 
+    @property
+    def parts(self) -> str:
+        """Return a sentence on the tokens of the whole session: how many are conversation, and how many are
+        instructions and tools. Return "" for another way, or if these numbers are unknown.
+        """
+        if not self.conversation:
+            return ""
+        rest = self.tokens - self.conversation
+        return (
+            f"Whole session: {self.tokens:,} tokens "
+            f"(conversation {self.conversation:,}; instructions and tools {rest:,})"
+        )
+
+    @property
+    def last_use(self) -> str:
+        """Return when the model last received these tokens, and if they are cached.
+
+        If the session has forgotten the matching exchange, also say whether this way has that exchange.
+        """
+        carried = {None: "", True: "carries the match", False: "has forgotten the match"}[self.carries]
+        age, cached = age_of(self.used_at), cache_in_words(self.cached_until, self.cached_tokens)
+        if age is not None:
+            used = [f"used {in_words(age)} ago", cached]
+        else:
+            used = ["last use unknown"] if self.used_at else ["another form", cached or "not cached"]
+        return ", ".join(filter(None, (*used, carried)))
+
+
+#: The kind of lost parts that are masked secrets.
+SECRETS = "secrets"
+
+
+def counted(lost: Mapping[str, int]) -> str:
+    """Return the lost parts by kind, as in "thinking (3), images (1)"."""
+    return ", ".join(f"{what} ({number})" for what, number in lost.items())
+
 
 @value
 class HandoverSize(Value):
@@ -104,6 +144,27 @@ class HandoverSize(Value):
     lost: Mapping[str, int]
     earlier: int = rare(0)
     left_out: int = rare(0)
+
+    def notes(self, agent: AgentName) -> list[str]:
+        """Return notes for the user on a handover to `agent`: its size, and the parts of the session that it lacks."""
+        own, theirs = AGENTS.title_of(agent), AGENTS.title_of(self.from_agent)
+        many = f"{self.exchanges} exchange{'s' * (self.exchanges != 1)}"
+        said = [f"{own} receives {many} of this {theirs} session, about {self.tokens:,} tokens"]
+        if self.earlier:
+            said.append(
+                f"{self.earlier} earlier ones are dropped: the whole session exceeds its model's context window"
+            )
+        if self.left_out:
+            said.append(
+                f"{self.left_out} messages of the last exchange are dropped: it exceeds its model's context window"
+            )
+        lost = dict(self.lost)
+        if masked := lost.pop(SECRETS, 0):
+            how = advice("--unmasked hands them over", tool="unmasked: true hands them over, if the user wants that")
+            said.append(f"Masked secrets: {masked} ({how})")
+        if lost:
+            said.append(f"Not handed over: {counted(lost)}")
+        return said
 
 
 @record

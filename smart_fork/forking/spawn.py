@@ -5,9 +5,10 @@ All workers are checked before the first one starts. A session that is open in a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,6 @@ from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import directory_of, is_there, where_now
 from smart_fork.forking.copies import refuse_borrowed
-from smart_fork.forking.handover import notes as handed_notes
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.preconditions import AlreadyRuns, Occupation, directory
 from smart_fork.forking.request import ForkRequest, parse_budget
@@ -36,7 +36,7 @@ from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.start import PreparedWorker, prepare
 from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec
 from smart_fork.snippets import quoted, shown
-from smart_fork.system.processes import Machine
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.places import choose_place, is_alive
 from smart_fork.workers.registry import Kind, Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
@@ -210,7 +210,7 @@ class WorkerRequest:
                 had = f"It has {told.kept} of {told.kept + told.left_out} exchanges, about {told.tokens:,} tokens"
                 notes.append(had)
         if handover := planned.content.handover:
-            notes += handed_notes(handover.handed, planned.prepared.spec.agent)
+            notes += handover.handed.notes(planned.prepared.spec.agent)
         return ReadyWorker(planned, notes)
 
     def _source(self, kind: Kind, agent: AgentName) -> Session | None:
@@ -246,6 +246,49 @@ class WorkerRequest:
                 "A session resumes in its own directory. To run it here, fork it: fork_from.",
             )
         check_free(source, machine=self.machine)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStart:
+    """A request to start an agent in a new session or in an existing one, as the commands new, resume and continue do.
+
+    `cwd` replaces the directory of an existing session. With `force`, a session that seems to be open in another
+    process is resumed too. `caller` is the id of the session that asks.
+    """
+
+    options: Options = field(default_factory=Options)
+    cwd: Path | None = None
+    force: bool = False
+    caller: str | None = None
+
+    def new(self, agent: AgentName) -> WorkerSpec:
+        """Return the worker that begins a new session."""
+        return WorkerSpec("new", agent, options=self.options, cwd=self.cwd, caller_session_id=self.caller)
+
+    def resumed(self, reference: str, agent: AgentName | None = None) -> WorkerSpec:
+        """Return the worker that resumes the session that `reference` names (see `session_to_resume`)."""
+        return self._going_on("resume", session_to_resume(reference, agent=agent, cwd=self.cwd, force=self.force))
+
+    def newest(self, agent: AgentName, project: Path) -> WorkerSpec:
+        """Return the worker that resumes the newest session of an agent in the directory `project`."""
+        headless = choose_place(self.options.place, Processes(), os.environ).headless
+        source = newest_session(directory(project), agent, automated=headless, apart_from=self.caller)
+        check_free(source, force=self.force)
+        return self._going_on("continue", source)
+
+    def of_log(self, path: Path, agent: AgentName) -> WorkerSpec:
+        """Return the worker that resumes the session of a log that was just written.
+
+        Raises:
+            NotFound: the log has no conversation.
+        """
+        session = READERS[agent].read(path).session
+        if session is None:
+            raise NotFound(f"No conversation in {path}")
+        return self._going_on("resume", session)
+
+    def _going_on(self, kind: Kind, source: Session) -> WorkerSpec:
+        return WorkerSpec(kind, source.agent, source, self.options, cwd=self.cwd, caller_session_id=self.caller)
 
 
 #: How many of a project's newest sessions are searched for the newest session of a directory.

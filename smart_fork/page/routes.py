@@ -34,7 +34,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import index_status
 from smart_fork.finding.session_library import Opening
 from smart_fork.finding.team_sessions import sessions_here
-from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, BudgetOptions, ForkRequest, parse_amount, parse_numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
@@ -97,10 +97,10 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     form = _in_way(form)
     would = forked(form, library=library, dry_run=True)
     # Each way in words: what it keeps, the option that asks for it, and what is said of it beside.
-    ways = tuple((_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
+    ways = tuple((_keeps(way.option), way.option, way.tokens, way.last_use) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where, those in _moves(form).items() for number in parse_numbers(those)}
-    parts = " ".join(parts_in_words(would.ways))
+    parts = " ".join(filter(None, (one.parts for one in would.ways)))
     choice = {"chosen": _option(given), "given": given, "moved": moved}
     return {"fork": would, "selection": would.selection, "ways": ways, "parts": parts, **choice}
 

@@ -114,7 +114,7 @@ def test_what_a_resumed_session_does_not_load_is_said(  # noqa: PLR0917
     words = ("resume", session) if command == "resume" else ("continue", "--agent", "claude")
 
     with monkeypatch.context() as patch:
-        patch.setattr("smart_fork.forking.start.start", becomes)
+        patch.setattr("smart_fork.cli.start_agents.start", becomes)
         before = run(*words, "go on with it", "--in", "here").err
     worker = json.loads(run(*words, "go on with it", *HEADLESS, "--json").out)
 

@@ -19,7 +19,7 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.excise.transcript import locate_transcript
 from smart_fork.finding import sessions
 from smart_fork.forking.copies import is_others
-from smart_fork.forking.handover import _shortened, handover, notes
+from smart_fork.forking.handover import _shortened, handover
 from smart_fork.forking.handover_text import NeutralMessage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
@@ -265,17 +265,17 @@ def test_of_a_last_exchange_that_is_too_large_the_question_and_the_end_are_told(
 
 def test_a_person_learns_how_much_is_handed_over_and_only_of_what_is_not():
     whole = HandoverSize("claude", SESSION, 3, 1200, {})
-    (said,) = notes(whole, "codex")
+    (said,) = whole.notes("codex")
     assert "Codex receives 3 exchanges of this Claude Code session, about 1,200 tokens" == said
     for less, told in (
         ({"earlier": 2}, "2 earlier ones are dropped"),
         ({"left_out": 4}, "4 messages of the last exchange are dropped"),
         ({"lost": {"image": 1, "thought": 5}}, "Not handed over: image (1), thought (5)"),
     ):
-        first, other = notes(replace(whole, **less), "codex")
+        first, other = replace(whole, **less).notes("codex")
         assert said == first
         assert other.startswith(told)
-    assert "Codex receives 1 exchange of this" in notes(replace(whole, exchanges=1), "codex")[0]
+    assert "Codex receives 1 exchange of this" in replace(whole, exchanges=1).notes("codex")[0]
 
 
 def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():

@@ -188,7 +188,7 @@ def test_a_fork_that_is_resumed_is_one_json_document_with_its_worker(alice, bob,
         started.append(spec)
         return SimpleNamespace(as_json=lambda: {"worker_id": "claude-1"})
 
-    monkeypatch.setattr("smart_fork.forking.start.start", start)
+    monkeypatch.setattr("smart_fork.cli.start_agents.start", start)
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--public", "--yes")
     forked = bob.team("fork", pushed["session_id"], "--resume")
 
