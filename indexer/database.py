@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 
 import apsw
@@ -66,14 +66,16 @@ def _add_columns(db: apsw.Connection, new: apsw.Connection, table: str) -> None:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}{value}")
 
 
-def rewrite(db: apsw.Connection, first: Callable[[apsw.Connection], None] = lambda _: None) -> bool:
-    """Run `first`, then write the whole database again, so that no deleted text is left in it. Return True on success.
+def rewrite(db: apsw.Connection, word_indexes: Iterable[str] = ()) -> bool:
+    """Write the whole database again, so that no deleted text is left in it or in these FTS tables.
 
-    Words that FTS tables still hold stay, unless `first` removes them.
+    Return True on success.
     """
 
     def work() -> bool:
-        first(db)
+        with immediate(db):
+            for table in word_indexes:
+                db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
         stored = db.execute("PRAGMA temp_store").get
         db.execute("PRAGMA temp_store = FILE")  # a large index is not written again in memory
         try:

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 
 from indexer import kept_logs, log_changes
@@ -19,7 +19,7 @@ from indexer.embedder import Embedder
 from indexer.errors import is_of_the_store, joined, next_step, what_failed
 from indexer.export import LABELS, chained, export_path, write_export
 from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
-from indexer.log_changes import RENEWED, Progress, Report, changed_logs, forgotten, named_logs
+from indexer.log_changes import RENEWED, Progress, Report, add_forgotten, changed_logs, forgotten, named_logs
 from indexer.masking import mask, mask_parts
 from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs, save_session
 from indexer.project import Project
@@ -29,6 +29,7 @@ from indexer.store.base import Reading, Scope, SessionRow, Store, Words
 from indexer.store.damage import remove_older
 from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.line_hashes import noting
+from indexer.transcripts.model import AgentName
 
 #: Size of a large log, which takes longer than one piece of work.
 LARGE_BYTES = 5 * LOG_BYTES
@@ -252,14 +253,26 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
         log.warning("the copy of %s is passed over: %s", copy.session_id, error)
 
 
+def forget(agent: AgentName, session_id: str, opened: Callable[[], AbstractContextManager[Store]]) -> bool:
+    """Remove everything of a session, and never index it again. Return True if no deleted text is left in the index.
+
+    The caller holds the index's lock. The files go before the index is `opened`, since it may not open.
+    """
+    add_forgotten(agent, session_id, datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
+    _remove_forgotten_files()
+    with opened() as store:
+        remove_forgotten(store)
+        return erase_owed(store)
+
+
 def remove_forgotten(store: Store) -> None:
     """Remove everything of sessions that a person asked to forget. The caller holds the index's lock."""
-    remove_forgotten_files()
+    _remove_forgotten_files()
     for agent, session_id in forgotten():
         store.forget_session(agent, session_id)
 
 
-def remove_forgotten_files() -> None:
+def _remove_forgotten_files() -> None:
     """Remove the exports and kept copies of forgotten sessions, and indexes set aside, without opening the index."""
     kept_logs.sweep_reading()
     gone = forgotten()
@@ -278,7 +291,6 @@ def erase_owed(store: Store, seconds: float | None = None, progress: Progress | 
     if not store.owes_erasing():
         return True
     remove_unfinished_files()
-    kept_logs.sweep_reading()
     kept_logs.sweep_unused()
     remove_older(index_db(), datetime.now(UTC).isoformat())
     if progress:
@@ -292,7 +304,11 @@ def erase_owed(store: Store, seconds: float | None = None, progress: Progress | 
 
 
 def remove_unfinished_files() -> None:
-    """Remove partly written exports and copies, which killed processes left. The caller holds the index's lock."""
+    """Remove what killed processes left: partly written exports and copies, and temporary logs of copies.
+
+    The caller holds the index's lock.
+    """
+    kept_logs.sweep_reading()
     for folder in (*index_root().glob("*/"), *kept_logs.folders()):
         for half in folder.glob(".*.tmp"):
             half.unlink(missing_ok=True)

@@ -380,17 +380,11 @@ def erase(db: apsw.Connection) -> bool:
     A reader of the old content, another writer or a full disk can prevent it for now. The caller holds the index's
     lock.
     """
-    if _owed(db) == _ALL and rewrite(db, _join_words):
+    if _owed(db) == _ALL and rewrite(db, _WORD_INDEXES):
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))
     if _owed(db) == _LOG and empty_log(db):
         db.execute("DELETE FROM meta WHERE key = ?", (_NOTE,))
     return not owes_erasing(db)
-
-
-def _join_words(db: apsw.Connection) -> None:
-    with immediate(db):
-        for table in _WORD_INDEXES:
-            db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
 
 
 def _owed(db: apsw.Connection) -> str:

@@ -25,7 +25,6 @@ from indexer.pipeline import document_of
 from indexer.safe_files import index_db
 from indexer.store import damage, vectors
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.store.damage import MAX_FAULTS, read_only
 from indexer.store.queries import StoreReading
 from indexer.transcripts.base import LogFile
 from smart_fork.agents.log_readers import READERS
@@ -93,7 +92,7 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
         missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
         return [missing, *Check.run("service", _service)]
     try:
-        with reporting_loading(progress), read_only(index_db()) as db:
+        with reporting_loading(progress), damage.read_only(index_db()) as db:
             return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
     except apsw.Error as error:
         problem = unavailable(error)
@@ -314,7 +313,7 @@ def _workers() -> Iterator[Check]:
         return
     step = f"Stop all workers, and move {path} away: running workers are found again, others are lost."
     try:
-        with read_only(path) as db:
+        with damage.read_only(path) as db:
             yield from _told("workers", list(damage.damage(db)), "the register of workers is intact", step)
     except apsw.Error as error:
         yield Check("workers", ok=False, detail=str(error), next_step=step)
@@ -350,17 +349,17 @@ def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Ch
 
     `step` is the next step after a fault, `well` the detail of the passed result.
     """
-    for fault in faults[:MAX_FAULTS]:
+    for fault in faults[: damage.MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)
-    if len(faults) > MAX_FAULTS:
-        yield Check(name, ok=False, detail=f"and {len(faults) - MAX_FAULTS} more", next_step=step)
+    if len(faults) > damage.MAX_FAULTS:
+        yield Check(name, ok=False, detail=f"and {len(faults) - damage.MAX_FAULTS} more", next_step=step)
     if not faults:
         yield Check(name, ok=True, detail=well)
 
 
 def _some(names: Iterable[str]) -> str:
     shown = sorted(names)
-    return ", ".join(shown[:MAX_FAULTS]) + (", …" if len(shown) > MAX_FAULTS else "")
+    return ", ".join(shown[: damage.MAX_FAULTS]) + (", …" if len(shown) > damage.MAX_FAULTS else "")
 
 
 def _rebuild() -> str:

@@ -30,10 +30,10 @@ def sync(
 ) -> None:
     """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
     if ctx.invoked_subcommand is None:
-        from smart_fork.sharing.sync.run import sync as run
+        from smart_fork.sharing.sync import run
 
         with progress_bar() as progress:
-            done = run(dry_run=dry_run, older=accept_older, progress=progress)
+            done = run.sync(dry_run=dry_run, older=accept_older, progress=progress)
         _print(done)
 
 
@@ -44,9 +44,9 @@ def setup(
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""
-    from smart_fork.sharing.sync.setup import set_up
+    from smart_fork.sharing.sync import setup as synchronization
 
-    done = set_up(remote, _given() if key else None, project)
+    done = synchronization.set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
         return
     out.print(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}")

@@ -20,7 +20,6 @@ from smart_fork.workers import termination as trees
 from smart_fork.workers.answers import Compared
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
-from smart_fork.workers.termination import WorkersTree
 
 if TYPE_CHECKING:
     from smart_fork.workers.answers import WorkerClosed, WorkerState
@@ -241,7 +240,7 @@ def worktrees(
 ) -> None:
     """List the git worktrees of workers: what is in each one, and whether it can be removed."""
     within = None if everywhere else current_project(project)
-    gone: list[WorkersTree] = []
+    gone: list[trees.WorkersTree] = []
     copies: list[Path] = []
     kept: list[str] = []
     if prune:
@@ -267,7 +266,7 @@ def worktrees(
         say("No worktrees were made here, or all are gone." + ("" if everywhere else " --all looks everywhere."))
 
 
-def _print_worktrees(one: WorkersTree, *, everywhere: bool) -> None:
+def _print_worktrees(one: trees.WorkersTree, *, everywhere: bool) -> None:
     changed = "?" if one.changed_files is None else one.changed_files
     ahead = "?" if one.ahead is None else one.ahead
     out.print(plain(one.worktree, "bold"))

@@ -13,8 +13,8 @@ from typing import Any, ParamSpec
 from indexer.safe_files import DISK, Disk
 from indexer.values import Value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import model
-from smart_fork.agents.cuts.model import CutWarning
+from smart_fork.agents.cuts.model import Call, CutWarning, Result, Tool
+from smart_fork.agents.cuts.model import LinePlace as Place
 from smart_fork.agents.cuts.model import Transcript as Session
 from smart_fork.agents.cuts.model import TranscriptTurn as Turn
 from smart_fork.errors import Usage
@@ -25,7 +25,6 @@ from smart_fork.excise.cutting import branch
 from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.writing import write_lines
 
-Call, Place, Result, Tool = model.Call, model.LinePlace, model.Result, model.Tool
 Plan, plan = CutPlan, CutPlan.of
 P = ParamSpec("P")
 
@@ -33,7 +32,7 @@ P = ParamSpec("P")
 class Writer:
     """A class that writes the transcripts of one agent. Its subclasses are named after the agents."""
 
-    tool: model.Tool = Session.UNKNOWN
+    tool: Tool = Session.UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
         """Write the session's file with only these turns, in unchanged lines, and return its path.
@@ -54,7 +53,7 @@ class Writer:
         return write_lines(session, gone, edits, disk=disk)
 
 
-def writer_of(tool: model.Tool) -> type[Writer]:
+def writer_of(tool: Tool) -> type[Writer]:
     """Return a `Writer` subclass for an agent, named after the agent."""
     return type(f"{type(AGENTS[tool]).__name__}Writer", (Writer,), {"tool": tool, "__doc__": Writer.__doc__})
 

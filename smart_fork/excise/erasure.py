@@ -21,12 +21,13 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state
-from indexer.kept_logs import pieces, sweep_reading
+from indexer.kept_logs import pieces
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
-from indexer.log_changes import Forgotten, add_forgotten, forgotten
+from indexer.log_changes import forgotten
 from indexer.project import is_within, resolve
-from indexer.refresh import erase_owed, remove_forgotten, remove_forgotten_files, remove_unfinished_files
+from indexer.refresh import forget as forget_session
+from indexer.refresh import remove_unfinished_files
 from indexer.safe_files import index_db, state_home, sweep
 from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName
@@ -34,18 +35,16 @@ from indexer.values import Value, rare
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import UncutFile
 from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, words_in, worker_text
 from smart_fork.excise.transcript import INDEX_LOCK_SECONDS, derived_from, load_for_cut, own_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
 from smart_fork.excise.writing import finish_cut, refresh, written_path
-from smart_fork.finding import session_notes
+from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
+from smart_fork.finding.sessions import Located
 from smart_fork.forking.temporary_logs import delete_leftover_logs
-from smart_fork.snippets import quoted
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -171,7 +170,6 @@ def erase(
         session_notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
         with only_writer(INDEX_LOCK_SECONDS):
             remove_unfinished_files()
-            sweep_reading()
             delete_leftover_logs()
             _remove_older_indexes()
             for copy in filter(None, (kept_logs.find(agent, one) for one in session_ids)) if agent else ():
@@ -297,15 +295,11 @@ def forget(reference: str) -> Removal:
     Raises:
         SmartForkError: no session matches, or another process is indexing for too long.
     """
-    located = locate(reference)
+    located = sessions.locate(reference)
     try:
         with _writing():
             _note({"forget": [located.agent, located.session_id]})  # `run_pending` makes up for a kill
-            add_forgotten(located.agent, located.session_id, _now())
-            remove_forgotten_files()
-            with opened() as store:
-                remove_forgotten(store)
-                erased = erase_owed(store)
+            erased = forget_session(located.agent, located.session_id, opened)
     finally:
         settled = run_pending()
     done = _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
@@ -320,11 +314,11 @@ def undo_forgetting(reference: str) -> Removal:
         NotFound: no forgotten session matches.
     """
     with _writing():
-        agent, session_id = _meant(reference, forgotten())
+        one = sessions.forgotten_session(reference)
         with opened() as store:
             store.read_forgotten()
-        state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", agent, session_id)
-    return _answer(agent, session_id, forgotten=False)
+        state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", one.agent, one.session_id)
+    return _answer(one.agent, one.session_id, forgotten=False)
 
 
 def _left(one: Located) -> Iterator[UncutFile]:
@@ -343,21 +337,6 @@ def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool 
     return Removal(session_id, agent, forgotten, str(log) if log else None, erased)
 
 
-def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
-    (whose, name), shown = Reference.parsed(reference), quoted(reference)
-    if len(name) < MIN_PREFIX:
-        raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
-    found = [
-        Located(agent, session_id, None)
-        for agent, session_id in gone
-        if whose in (None, agent) and session_id.lower().startswith(name.lower())
-    ]
-    if not found:
-        raise NotFound(f"No forgotten session has this id: {shown}")
-    one = only_one(found, name, shown=shown)
-    return one.agent, one.session_id
-
-
 @contextmanager
 def _writing() -> Iterator[None]:
     try:
@@ -365,7 +344,3 @@ def _writing() -> Iterator[None]:
             yield
     except IndexBusyError as error:
         raise SmartForkError("Another process is indexing", "Try again when it ends.") from error
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

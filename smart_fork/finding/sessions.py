@@ -14,6 +14,7 @@ from indexer import kept_logs
 from indexer.errors import joined, what_failed
 from indexer.export import export_path, parse_front_matter
 from indexer.lazy import dataclass
+from indexer.log_changes import forgotten
 from indexer.masking import Masked, beginning, mask
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
@@ -85,15 +86,13 @@ def locate(reference: str) -> Located:
     agent, name = Reference.parsed(reference)
     if worker := _worker(name.lower()):
         agent, name = agent or worker.agent, worker.session_id or name
-    wanted = name.lower()
-    if len(wanted) < MIN_PREFIX:
-        raise Usage(f"Session id too short: {quoted(reference)}", f"Give at least {MIN_PREFIX} characters of it.")
+    wanted = _long_enough(name, reference)
     found = _found(agent, wanted)
     if not found and READERS.note(Path.cwd()):
         found = _found(agent, wanted)
     if not found:
         raise _not_found(quoted(reference), READERS.unread())
-    return only_one(found, name, shown=quoted(reference))
+    return _only_one(found, name, shown=quoted(reference))
 
 
 def _found(agent: AgentName | None, wanted: str) -> list[Located]:
@@ -110,7 +109,24 @@ def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
     return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
 
 
-def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
+def forgotten_session(reference: str) -> Located:
+    """Return the session that `reference` means (see `locate`) among those that a person asked to forget."""
+    whose, name = Reference.parsed(reference)
+    wanted = _long_enough(name, reference)
+    known = (Located(agent, session_id, None) for agent, session_id in forgotten() if whose in (None, agent))
+    found = [one for one in known if one.session_id.lower().startswith(wanted)]
+    if not found:
+        raise NotFound(f"No forgotten session has this id: {quoted(reference)}")
+    return _only_one(found, name, shown=quoted(reference))
+
+
+def _long_enough(name: str, reference: str) -> str:
+    if len(name) < MIN_PREFIX:
+        raise Usage(f"Session id too short: {quoted(reference)}", f"Give at least {MIN_PREFIX} characters of it.")
+    return name.lower()
+
+
+def _only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
     """Return the session in `found` with exactly the id `name`, or else the only session in `found`.
 
     Raises:

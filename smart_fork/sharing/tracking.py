@@ -27,7 +27,6 @@ from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
 from indexer.safe_files import private_dir, replace_file, state_home
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
-from smart_fork.repository import git
 from smart_fork.repository.git import Repository
 from smart_fork.sharing.canonical import Count, SessionId, check_key, project_key, refused
 from smart_fork.snippets import quoted
@@ -392,7 +391,7 @@ def _origin(top: Path) -> str:
     return first
 
 
-def _others(repository: git.Repository) -> str:
+def _others(repository: Repository) -> str:
     """Return a hint that names the project by a remote other than `origin`; empty if there is none."""
     for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
         name, _, url = line.partition(" ")

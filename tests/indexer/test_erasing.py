@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_it_owed(store, monkeypatch):
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "_join_words", full)
+        patch.setattr(database, "immediate", full)
         assert not run(store).erased
     assert run(store).erased
 

@@ -23,7 +23,7 @@ from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.finding import sessions
-from smart_fork.repository import history
+from smart_fork.repository.history import look
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.local_logs import LocalRecords, tracked_records, write_local
@@ -48,7 +48,7 @@ def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
         root = Path(project_of(directory).root)
         if given == str(root):
             return root
-        here = history.look(root) if root.is_dir() else None
+        here = look(root) if root.is_dir() else None
         if here is not None and (repositories.why_same(there, here) or _is_alike(there, here)):
             return root
     return None
