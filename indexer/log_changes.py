@@ -97,13 +97,6 @@ def _changed(
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
-def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
-    """Return the logs that are new, or changed since they were read, without writing. Each log costs one `stat`."""
-    seen = store.seen()
-    files = (file for agent in adapters for file in agent.discover())
-    return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
-
-
 def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
     """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present."""
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.settings import Setting
 from indexer.transcripts.base import AgentAdapter, folders_of
 
 if TYPE_CHECKING:
@@ -76,21 +75,6 @@ class Schedule:
         if planned is not None and earliest is not None and planned > earliest:
             log.info("the clock was set back: the next run is at %s", earliest.isoformat(timespec="seconds"))
             self._job.modify(next_run_time=earliest)
-
-
-def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for a text (see `parsed`), or the default one for `None`. Log an invalid text."""
-    try:
-        return parsed(text if text is not None else Setting.INDEX_CRON.default)
-    except ValueError as error:
-        log.warning(
-            "%s is not an interval: %r (%s); indexing every %s",
-            Setting.INDEX_CRON,
-            text,
-            error,
-            Setting.INDEX_CRON.default,
-        )
-        return _interval(Setting.INDEX_CRON.default)
 
 
 def parsed(text: str) -> BaseTrigger:

@@ -8,7 +8,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -322,6 +322,13 @@ def _in_wal_mode(path: Path) -> apsw.Connection:
         db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
         write_ahead(db, OPEN_MILLISECONDS)
     return db
+
+
+def vectors_version() -> str:
+    """Return the version and the path of sqlite-vec, or raise `VectorsUnavailableError`."""
+    with closing(apsw.Connection(":memory:")) as db:
+        load_vectors(db)
+        return f"{db.execute('SELECT vec_version()').get}; {loadable()}"
 
 
 def with_vectors(db: apsw.Connection) -> None:

@@ -8,10 +8,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import apsw
 
-from indexer.errors import is_damage, next_step, what_failed
+from indexer.errors import IndexerError, is_damage, next_step, what_failed
 from indexer.safe_files import index_db
 from indexer.store.damage import DamagedIndexError, open_sound
-from indexer.store.schema import NewerIndexError, OlderIndexError
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable, advice
 
@@ -87,7 +86,7 @@ def _kept(using: ExitStack) -> SqliteStore | None:
 def _opened(using: ExitStack) -> SqliteStore:
     try:
         return using.enter_context(open_sound(index_db()))
-    except (NewerIndexError, OlderIndexError, OSError, ImportError) as error:
+    except (IndexerError, OSError, ImportError) as error:
         raise unavailable(error) from error
 
 
@@ -126,7 +125,7 @@ def unavailable(error: Exception) -> IndexUnavailable:
             f"if not, delete {path}* and run `smart-fork index run`.",
             tool=f"if not, the user can delete {path}* and ask again.",
         )
-    elif isinstance(error, NewerIndexError | OlderIndexError):
+    elif isinstance(error, IndexerError):
         hint = error.hint
     elif isinstance(error, ImportError):
         hint = "Reinstall smart-fork."

@@ -17,7 +17,7 @@ from indexer.embedder import Embedder, ModelUnavailableError, Rerank, known_abse
 from indexer.errors import is_damage, next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError
-from indexer.log_changes import Progress, Report, unread_logs
+from indexer.log_changes import VERSION, Progress, Report
 from indexer.pipeline import is_of_another
 from indexer.project import Project
 from indexer.refresh import embed_first, read_changed, read_changes
@@ -42,6 +42,7 @@ from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from indexer.freshener import Freshener
+    from indexer.transcripts.base import LogFile
 
 log = logging.getLogger(__name__)
 
@@ -377,3 +378,10 @@ class Beginning(Protocol):
 
     def begin(self) -> None:
         """Start to load the model for many texts, and return immediately."""
+
+
+def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
+    """Return the logs that are new, or changed since they were read, without writing. Each log costs one `stat`."""
+    seen = store.seen()
+    files = (file for agent in adapters for file in agent.discover())
+    return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]

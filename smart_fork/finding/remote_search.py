@@ -19,7 +19,7 @@ from smart_fork.finding.evidence import family_of
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.finding.ranking import Parts, Score, share, shared_anew, shares_of_phrasings, strongest, weigh_one
-from smart_fork.finding.results import UNTRUSTED, match_of, title, written_by
+from smart_fork.finding.results import match_of, notice_of, title
 from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.session_view import Hit, Lineage, Match, Origin, Price
 from smart_fork.snippets import printable
@@ -77,7 +77,7 @@ class RemoteAnswer:
         assert self.state is not None  # noqa: S101 - it has
         hits = alone(self, query, snippets=snippets)
         return TeamFound(
-            query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
+            query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits),
             count=len(hits), results=hits, team=self.state,
         )  # fmt: skip
 
@@ -176,12 +176,6 @@ def together(
 def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
     """Return the server's results without local ones, with scores computed among them."""
     return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
-
-
-def notice_of(hits: Sequence[Hit], notice: str) -> str:
-    """Return `notice`, with a warning that names the teammates who wrote some of the results."""
-    owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
-    return written_by(owners, notice, "Results with an origin or an author were") if owners else notice
 
 
 def _ordered(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snippets: bool) -> Iterator[Hit]:

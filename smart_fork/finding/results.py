@@ -379,3 +379,10 @@ def _is_unknown(store: Searchable, text: str) -> bool:
     counts = store.sessions_with([f'"{word}"' for word in words])
     unknown = [word for word in words if not counts[f'"{word}"'] and not default_embedder.is_known(word)]
     return len(unknown) >= max(_TELLING, len(words) / 2)
+
+
+def notice_of(hits: Sequence[Hit]) -> str:
+    """Return the notice on results, with a warning that names the teammates who wrote some of them."""
+    owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
+    what = "Results with an origin or an author were"
+    return written_by(owners, UNTRUSTED, what) if owners else UNTRUSTED

@@ -55,7 +55,7 @@ from smart_fork.finding.query import Candidates, Query
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import ListFilter, gone_prompts, passed_over, recent_sessions
-from smart_fork.finding.remote_search import RemoteAnswer, RemoteSearch, alone, merge, notice_of, together
+from smart_fork.finding.remote_search import RemoteAnswer, RemoteSearch, alone, merge, together
 from smart_fork.finding.request import (
     MAX_LIMIT,
     EngineUnavailable,
@@ -147,10 +147,12 @@ class Library(ProjectIndex):
         candidates, code = self._candidates(query, asked, vectors)
         self._weighed[query.phrasings] = candidates.weighed
         told = there.answer() if there is not None else RemoteAnswer()
-        merged = merge(self.store, candidates, [one for one in told.hits if one.agent in query.agents], query)
-        found, worth = self._better_first(merged.here, asked)
+        distant = [one for one in told.hits if one.agent in query.agents]
+        merged = merge(self.store, candidates, distant, query) if distant else None
+        found, worth = self._better_first(merged.here if merged else candidates, asked)
         own = self._results(found, worth, asked, partial(vectors, query.meanings))
-        shown = together(own, merged, query, query.limit, snippets=asked.include_snippets is not False)
+        snippets = asked.include_snippets is not False
+        shown = together(own, merged, query, query.limit, snippets=snippets) if merged else own[: query.limit]
         readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
         index = results.index_state(counts, shares, state.left, state.problem, state.seconds_left)
         return self._answer(
@@ -355,7 +357,7 @@ class Library(ProjectIndex):
             query=results.title(asked.intent),
             also=tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
             agent_type=AGENTS.word_for(asked.agents), collections=tuple(map(collection_of, asked.agents)),
-            project_path=str(self.directory) if self.project else None, notice=notice_of(shown, results.UNTRUSTED),
+            project_path=str(self.directory) if self.project else None, notice=results.notice_of(shown),
             project_notice=project_notice(self.project, found=bool(shown)), count=len(shown), engine=found.engine,
             search_mode=found.mode, fallback_used=found.fallback_used, search_error=found.error,
             rerank_error=found.rerank_error, said=found.said, index=index, skipped=found.dropped, results=shown,

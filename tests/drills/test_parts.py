@@ -15,9 +15,10 @@ import pytest
 from indexer import schedule
 from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
-from indexer.schedule import Schedule, trigger_of
+from indexer.schedule import Schedule
 from indexer.shared_embedder import RETRY_SECONDS, SharedEmbedder
 from smart_fork.agents.log_readers import READERS
+from smart_fork.cli.service.app import trigger_of
 from smart_fork.finding.index_refresh import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 

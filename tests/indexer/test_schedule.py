@@ -9,8 +9,9 @@ import pytest
 import tzlocal
 from apscheduler.triggers.interval import IntervalTrigger
 
-from indexer.schedule import Schedule, first_after, trigger_of
+from indexer.schedule import Schedule, first_after
 from indexer.settings import Setting
+from smart_fork.cli.service.app import trigger_of
 from tests.support.cases import parametrize_subtests
 
 HOUR = timedelta(hours=1)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import orjson
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indexer.default_embedder import configured_embedder
 from indexer.freshener import Freshener
 from indexer.runs import Freshness
-from indexer.schedule import trigger_of
+from indexer.schedule import parsed
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.transcripts.model import AgentName
@@ -55,6 +55,9 @@ from smart_fork.system.release import own_version
 from smart_fork.system.rpc import RpcMessage
 from smart_fork.workers.places import recover
 from smart_fork.workers.registry import Registry
+
+if TYPE_CHECKING:
+    from apscheduler.triggers.base import BaseTrigger
 
 #: An MCP session ends if the client sends and listens to nothing for so long: it holds memory.
 SESSION_SECONDS = 600.0
@@ -358,3 +361,13 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return told.pop() if told else await receive()
 
     return received
+
+
+def trigger_of(text: str | None) -> BaseTrigger:
+    """Return the trigger for a text (see `parsed`), or the default one for `None`. Log an invalid text."""
+    default = Setting.INDEX_CRON.default
+    try:
+        return parsed(default if text is None else text)
+    except ValueError as error:
+        log.warning("%s is not an interval: %r (%s); indexing every %s", Setting.INDEX_CRON, text, error, default)
+        return parsed(default)

@@ -10,16 +10,9 @@ from indexer.store.base import Scope
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import Parts, shares_of_phrasings, weigh_one
-from smart_fork.finding.remote_search import (
-    RemoteAnswer,
-    RemotePassage,
-    RemoteSession,
-    alone,
-    merge,
-    notice_of,
-    together,
-)
+from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, RemoteSession, alone, merge, together
 from smart_fork.finding.request import FindRequest
+from smart_fork.finding.results import UNTRUSTED, notice_of
 from smart_fork.finding.search import embedded, search
 from smart_fork.finding.session_view import Origin
 from tests.smart_fork.world import WordsModel
@@ -148,8 +141,8 @@ def test_the_results_stand_in_the_order_of_their_scores_and_say_whose_they_are()
     assert hits[0].score > 0.9 > hits[1].score
     assert not any(char in f"{hit.title}{hit.snippet}" for hit in hits for char in "\x1b\x07\u202e")
     assert (None, "smart-fork fork 0197f2c7-0000-7000-8000-000000000000") == (hits[0].jsonl_path, hits[0].fork_command)
-    assert "(alice, bob)" in notice_of(hits, "Quotations.")
-    assert "Quotations." == notice_of([replace(hit, origin=None) for hit in hits], "Quotations.")
+    assert "(alice, bob)" in notice_of(hits)
+    assert UNTRUSTED == notice_of([replace(hit, origin=None) for hit in hits])
 
 
 def test_no_more_are_shown_than_are_wanted(known):
