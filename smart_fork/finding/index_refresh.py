@@ -42,7 +42,7 @@ from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from indexer.freshener import Freshener
-    from indexer.transcripts.base import LogFile
+    from indexer.transcripts.base import Agents, LogFile
 
 log = logging.getLogger(__name__)
 
