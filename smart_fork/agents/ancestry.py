@@ -30,7 +30,7 @@ HEAD_RECORDS = 500
 
 
 class CopiedMessage(NamedTuple):
-    """The id of a message; if it was copied, also the ids of the original's session and of the original."""
+    """The id of a message; for a copy also the ids of the original message and of its session."""
 
     id: str
     session_id: str = ""
@@ -68,7 +68,7 @@ Tie = tuple[str, str]
 
 
 def message_tie(message_id: str) -> str:
-    """Return the key of a message that connects all sessions which have it (see `connected`)."""
+    """Return the key that connects all sessions which have this message (see `connected`)."""
     return f"message {message_id}"
 
 
@@ -123,7 +123,7 @@ class Ancestry(AgentFacet, ABC):
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
         """Return copies of the logs in `family` with their messages read.
 
-        The messages of a single log that names no parent and tells its time are not read.
+        A single log that names no parent, and tells when it was made, needs no messages.
         """
         known = [replace(kin) for kin in family]
         for kin in known:
@@ -155,7 +155,7 @@ class Ancestry(AgentFacet, ABC):
 
 @lru_cache(maxsize=1 << 17)
 def _kin_of(ancestry: Ancestry, file: LogFile) -> FamilyLog | None:
-    """Return the facts in a log's first records; `None` if it cannot be in a family. Commands ask repeatedly."""
+    """Return the facts in a log's first records; `None` if it cannot be in a family. Cached, as commands ask often."""
     path = file.path
     kin = FamilyLog(file.agent, ancestry.of.reader.id_of(path), path, file.mtime_ns)
     return kin if ancestry.begins(kin) else None
@@ -190,7 +190,7 @@ def connected(
 
 
 class TreeAncestry(Ancestry):
-    """The ancestry of agents whose records each name the record before."""
+    """The facet that finds families of sessions for agents whose records each name the record before."""
 
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
@@ -254,7 +254,7 @@ class TreeAncestry(Ancestry):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return all messages of a log. A copy's `kin.begun` becomes the time of copying, which records lack."""
+        """Return all messages of a log. For a copy, set `kin.begun` to the time of copying."""
         made = ""
         messages = _Messages(self.said)
         for line in LineReader(kin.path):
@@ -319,7 +319,7 @@ def _copied(identity: str, origin: object) -> CopiedMessage:
 
 
 def _is_aside(record: dict[str, Any]) -> bool:
-    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`), which is no message."""
+    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`), and so no message."""
     message = dict_in(record.get("message"))
     said = message.get("content") or message.get("parts")
     if isinstance(said, list):

@@ -254,7 +254,7 @@ class Copier(AgentFacet, ABC):
 
     @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield, in order, the records that a session's agent still sends to the model, or dropped in compactions.
+        """Yield, in order, the records that the agent still sends to the model, and those that compactions dropped.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
@@ -320,7 +320,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedTranscript:
-    """A session's log in the folder where the agent finds it to fork it, and the files made for that."""
+    """A session's log where its agent finds it for a fork, and the files made for that."""
 
     path: Path
     created: tuple[Path, ...] = ()

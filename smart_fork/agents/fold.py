@@ -82,7 +82,7 @@ class Fold(ABC):
 
     @abstractmethod
     def directory(self) -> tuple[str, Inferred]:
-        """Return the session's directory, and its source; the source is "" if the log states the directory."""
+        """Return the session's directory, and how it was inferred: "" if the log states it."""
 
     @abstractmethod
     def is_copy(self) -> bool:
@@ -158,7 +158,7 @@ class Fold(ABC):
                 facts["last"] = moment
 
     def said(self, turn: Turn) -> Turn:
-        """Return a turn with the agent's present directory; masked if the index reads, as it compares masked text."""
+        """Return a turn with the agent's present directory, and with masked text if the index reads the log."""
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
         cwd = self.facts.get("stands", "")
         return turn if masked == turn.text and not cwd else replace(turn, text=masked, cwd=cwd)
@@ -281,7 +281,7 @@ class LineFold(Fold):
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
 
     def note_end(self) -> str:
-        """Note and return the newest time in the log's last records, which need not be in order; empty without."""
+        """Note and return the newest time in the log's last records; empty if none has a time."""
         found = list[str]()
         for number, line in enumerate(islice(last_lines(self.path), _MAX_LINES)):
             for _, record in decode_line(line)[0]:

@@ -116,7 +116,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return with_tables(path, _NEEDED_COLUMNS, "a Goose database")
 
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """Yield the id, size and last change of each session; its last message's id counts within a second."""
+        """Yield the id, size and last change of each session, with its last message's id added to the seconds."""
         for identity, changed, messages, last in db.execute(_STAMPS, (key,)):
             name = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else ""
             if self.keys.fullmatch(name):

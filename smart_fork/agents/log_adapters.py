@@ -54,7 +54,7 @@ class LogAdapter(OwnLogs):
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the name of the file at `location` is no log's, such as that of a sync program's copy.
+        """Return True if a file at `location`, by its name, is no log but a sync program's copy of one.
 
         Older versions of smart-fork indexed such files.
         """

@@ -42,9 +42,9 @@ class Readers(Agents):
         return next(iter(self.logs_of(agent, session_id)), None)
 
     def longest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-        """Return a session's logs by the time of their last message, latest first.
+        """Return a session's logs (`paths`, newest files first) by the time of their last message, latest first.
 
-        `paths` has the newest files first. Of two logs with one time, an original comes before a copy.
+        Of two logs with the same time, an original comes before a copy.
         """
         if len(paths) < 2:
             return list(paths)

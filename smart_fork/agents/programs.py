@@ -109,7 +109,7 @@ class Program:
 
     @classmethod
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-        """Return the facts about an agent's program, also if it is missing. It is run once for each of its versions."""
+        """Return the facts about an agent's program, even if it is missing. Each version is run only once."""
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
@@ -202,7 +202,7 @@ class Program:
 
 
 def _absolute(path: str) -> str:
-    """Return a PATH without relative entries, with which the directory of a fork would choose the program."""
+    """Return a PATH without relative entries: through these, a fork's directory would choose the program."""
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))  # noqa: PTH117 - a string
 
 

@@ -108,7 +108,7 @@ class Converter(Codec):
     ) -> Iterator[Record]:
         """Yield the records as one chain: each names the one before it in ``parentUuid``.
 
-        A record for which `is_root` returns True names it in ``logicalParentUuid`` instead.
+        A record for which `is_root` is True names the one before in ``logicalParentUuid`` instead.
         """
         parent: str | None = None
         for record in records:
@@ -136,10 +136,7 @@ class Converter(Codec):
 
     @abstractmethod
     def sent(self, record: Record) -> Record | None:
-        """Return a record with only the fields that may be shared; `None` if no field may be.
-
-        Called with its own result, it returns the same.
-        """
+        """Return a record with only the fields that may be shared; `None` if none may be. Idempotent."""
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
@@ -268,7 +265,7 @@ SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "func
 
 
 class PartConverter(Converter):
-    """The conversion, for sharing, of records with messages that consist of parts in Gemini's format."""
+    """The conversion, for sharing, of records whose messages consist of parts in Gemini's format."""
 
     thoughts = ()
 

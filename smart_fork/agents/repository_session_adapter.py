@@ -37,7 +37,7 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 
 def with_repository_sessions(own: AgentAdapter) -> AgentAdapter:
-    """Return an adapter that also reads the agent's sessions in repositories; `own` if they cannot be converted."""
+    """Return an adapter that also reads sessions in repositories; `own` itself if the agent's cannot be converted."""
     converts = AGENTS[own.name].has("converter") or own.name in _PLAIN
     return RepositorySessionAdapter(own) if converts else own  # type: ignore[abstract]
 
@@ -47,7 +47,7 @@ class _Odd(OSError):
 
 
 class RepositorySessionAdapter(AgentAdapter):
-    """An agent's adapter that also reads the agent's sessions in repositories. For logs it calls `own`."""
+    """An agent's adapter that also reads the agent's sessions in repositories, and passes logs to `own`."""
 
     def __init__(self, own: AgentAdapter) -> None:
         self.own = own

@@ -40,7 +40,7 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on an agent's screen, with the numbers of its options. Enter chooses the one in `marked`.
+    """A question on an agent's screen, with the numbers of its options. Enter chooses the option in `marked`.
 
     With `by_arrows`, only arrow keys mark another option.
     """
@@ -89,7 +89,7 @@ class Screen:
         return Question(beginning(mask(text), Question.MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
     def works(self, screen: str) -> bool:
-        """Return True if the screen shows that the agent works, which it does not while a question is open."""
+        """Return True if the screen shows that the agent works; it never does while a question is open."""
         return any(map(self.busy.search, screen.rstrip().splitlines()[-_MAX_LINES_ABOVE:]))
 
     def hears(self, screen: str) -> bool:

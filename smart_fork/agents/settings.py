@@ -43,7 +43,7 @@ class PermissionRules(NamedTuple):
 
 
 class Registration(AgentFacet, ABC):
-    """The entry of smart-fork's MCP server in one agent's settings, read and changed as text. None writes a file."""
+    """The entry of smart-fork's MCP server in one agent's settings. Its methods change texts, and write no file."""
 
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
@@ -137,7 +137,7 @@ class Registration(AgentFacet, ABC):
         """
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry that starts the command `words`, with the fields that a person added to `before`."""
+        """Return the entry that starts the command `words`, with fields that a person added to the entry `before`."""
         ours = {"command": words[0], "args": list(words[1:])}
         return {**ours, **(before or {}), **ours}
 
@@ -356,7 +356,7 @@ class Login(AgentFacet):
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def answered(self, said: Completed) -> bool | None:
-        """Return what the output of the agent's status command says: logged in, or not; `None` if neither."""
+        """Return True if the status command's output says that the agent is logged in; `None` if it is unclear."""
         return None
 
 

@@ -120,7 +120,7 @@ class Starter(ABC):
 
 
 class OptionStarter(Starter):
-    """The start commands of agents with options for ids and prompts. They fork by resuming smart-fork's copy."""
+    """The start commands of agents with options for ids and prompts. A fork resumes a copy made by smart-fork."""
 
     #: The options with which it never asks, and the one with the prompt of a worker with a screen.
     asking: tuple[str, ...] = ("--approval-mode", "default")
@@ -155,7 +155,7 @@ _BEGUN = late(r"(?m)^backgrounded · (\w+)")
 
 
 class BackgroundSession(NamedTuple):
-    """A background session as its agent lists it. A beginning one has no process yet (`runs`).
+    """A background session as its agent lists it. `runs` is False for one that has just begun.
 
     `over` is True if it has ended; `asks` says which answer it waits for.
     """

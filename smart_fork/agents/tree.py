@@ -215,7 +215,7 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """Return a copy's first record with its family's first id in a further field, unless that is its own id."""
+    """Return a copy's first record with its family's first id in a further field, unless that is the record's own."""
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
@@ -262,7 +262,7 @@ class Tree(LineFold):
         return False
 
     def is_aside(self, record: Record) -> bool:
-        """Return True if a record is a sub-agent's, and so no part of the conversation."""
+        """Return True if a record is a sub-agent's, and so not part of the conversation."""
         return record.get("isSidechain") is True and not self._of_subagent
 
     def is_copied(self, record: Record) -> bool:
@@ -448,7 +448,7 @@ class Tree(LineFold):
 
 
 class FolderlessTree(Tree):
-    """The fold of a log in a folder that does not tell the directory. Named after another session, it is a copy."""
+    """The fold of a log whose folder does not tell the directory. A log named after another session is a copy."""
 
     def folder(self) -> str:
         return ""
@@ -471,6 +471,6 @@ def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
 
 
 def parent_of(record: Record) -> str | None:
-    """Return the id of the record before; after a compaction only ``logicalParentUuid`` has it."""
+    """Return the id of the record before `record`; after a compaction only ``logicalParentUuid`` has it."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None

@@ -45,7 +45,7 @@ class RecordFacts(NamedTuple):
 
 
 class TreeCutter(Cutter):
-    """The facet that loads one agent's logs for cuts, with every line in order."""
+    """The facet that loads logs for cuts (removals of turns), for agents whose records name the record before."""
 
     codec: ClassVar[Codec]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.

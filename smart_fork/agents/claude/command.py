@@ -34,7 +34,7 @@ class ClaudeStarter(Starter):
     asking = ("--permission-mode", "default")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. It contains the session's id, except for background sessions."""
+        """Return the command for a request, with the session's id except for background sessions."""
         # In the background only a copy of ours has an id that we know.
         new = None if request.background and not request.at else request.new_session_id
         resumes = request.form == "resume"

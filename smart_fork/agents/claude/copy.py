@@ -43,7 +43,7 @@ def is_boundary(record: Record) -> bool:
 
 
 def is_between(record: Record) -> bool:
-    """Return True if a record of the conversation is not a message but a note, by the program or for its model."""
+    """Return True if a record between messages is a note, by the program or for its model, and no message."""
     return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
 
 
@@ -256,7 +256,7 @@ _BLOCKS = {
 
 
 class ClaudeConverter(ClaudeCodec, Converter):
-    """The conversion of Claude Code's records for sharing, without parents' ids, since they are in order."""
+    """The conversion of Claude Code's records for sharing with teammates, without the ids of parent records."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     free = frozenset({"input", "toolUseResult", "structuredContent"})

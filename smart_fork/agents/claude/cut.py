@@ -65,7 +65,7 @@ def discover_newest_claude() -> Path:
 
 
 class ClaudeCutter(TreeCutter):
-    """The cutter of Claude Code's transcripts: ``<session-id>.jsonl``."""
+    """The facet that loads Claude Code's logs, ``<session-id>.jsonl``, so that turns can be removed."""
 
     codec = CODEC
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
@@ -119,7 +119,7 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return a snapshot's line in a list; none for a request to the model, whose texts are in other lines too."""
+        """Return a snapshot's line in a list; empty for a request to the model, which repeats other lines."""
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
 

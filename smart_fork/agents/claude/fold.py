@@ -112,7 +112,7 @@ class ClaudeCodec(MessageCodec):
 
 
 def is_request(record: Record) -> bool:
-    """Return True if a record repeats a request to the model. Claude Code does not need it to resume."""
+    """Return True if a record repeats a request to the model, which Claude Code does not need to resume."""
     return record.get("type") in ("api-request", "api-request-blob")
 
 
@@ -274,7 +274,7 @@ class ClaudeTree(Tree):
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
     def _is_parents(self, name: str) -> bool:
-        """Return True if a name may be the parent's, with which a fork made by Claude Code itself begins."""
+        """Return True if a name may be the parent's name, with which a fork by Claude Code itself begins."""
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
@@ -349,7 +349,7 @@ _FOLDER, _BELOW = "subagents", 2
 
 
 class ClaudeSubAgents(LoggedSubAgents):
-    """The finder and reader of the logs of Claude Code's sub-agents."""
+    """The facet that finds and reads the logs of Claude Code's sub-agents."""
 
     agent = "claude"
     tree = ClaudeTree
@@ -388,7 +388,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class ClaudeAncestry(TreeAncestry):
-    """The reader of the first records of Claude Code's logs, which finds the parents and forks of sessions."""
+    """The facet that finds the parents and forks of Claude Code's sessions, from the first records of logs."""
 
     #: The types of records at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")

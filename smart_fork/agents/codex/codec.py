@@ -153,7 +153,7 @@ def text_of(content: object) -> str:
 
 
 def unwrapped(output: str) -> str:
-    """Return the output of a shell call as plain text; from JSON, as up to 0.58, exit code and output."""
+    """Return the output of a shell call as plain text: Codex up to 0.58 logged JSON with exit code and output."""
     if not output.startswith('{"output"'):
         return output
     try:

@@ -210,7 +210,7 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexConverter(CodexCodec, Converter):
-    """The conversion of Codex's records for sharing, including records of the session's ancestors.
+    """The conversion of Codex's records for sharing with teammates, including records of a fork's ancestors.
 
     All records have the fields ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a
     new one.
@@ -227,7 +227,7 @@ class CodexConverter(CodexCodec, Converter):
                 yield record
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log names a rollout that it continues, in a field spelled in any way."""
+        """Return True if a received log names a rollout that it continues, also in a field name with escapes."""
         lines = (line for line in log.split(b"\n") if b"history_base" in line or b"\\u" in line)
         payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
         return any(isinstance(one, dict) and base_of(one) for one in payloads)
@@ -291,7 +291,7 @@ class CodexConverter(CodexCodec, Converter):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without these thoughts; `None` for an event that only shows one."""
+        """Return the record without the thoughts for which `of` is True; `None` for an event that shows one."""
         shown = dict_in(record.get("payload"))
         if shown.get("type") == "agent_reasoning" and of(shown):
             return None

@@ -81,7 +81,7 @@ def subagent_in(path: Path) -> Session | None:
 
 
 class _Doings(CallRecorder):
-    """The recorder of Codex's tool calls and results. By a running command's number later calls ask for its output."""
+    """The recorder of Codex's tool calls and results. A running command has a number for later calls."""
 
     thorough = True
 
@@ -148,7 +148,7 @@ class CodexFold(fold.LineFold):
         return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """Add turns and facts from a fork's parents. Added turns are saved: a parent's log may be gone later."""
+        """Add turns and facts from a fork's parents. Return True if turns were added, which must be saved."""
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
@@ -456,7 +456,7 @@ class CodexFold(fold.LineFold):
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """Return who started the session. A named one, and a fork of a person's, count as a person's."""
+        """Return who started the session; a named one, and a fork of a person's session, count as a person's."""
         facts = self.facts
         automated = facts.get("source") in ("exec", "mcp") or (
             not facts.get("source") and "exec" in facts.get("originator", "")

@@ -137,7 +137,7 @@ class CopilotCopier(Copier):
         return sessions() / new.id / EVENTS
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the session's messages and call starts, with their turns: a call's start has the turn of the call."""
+        """Yield the session's messages and call starts, each with its turn's number (a call start has its call's)."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
         for spelled, record in events(session.source_path):
@@ -195,7 +195,7 @@ _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
 class CopilotConverter(fold.CopilotCodec, Converter):
-    """The conversion of Copilot CLI's events for sharing, without parents' ids, since they are in order."""
+    """The conversion of Copilot CLI's events for sharing with teammates, without the ids of parent events."""
 
     taken = frozenset({"parentId"})
     identity = "id"

@@ -50,7 +50,7 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 
 
 class CopilotCutter(TreeCutter):
-    """The cutter of Copilot CLI's logs (``events.jsonl``): it loads them so that turns can be removed.
+    """The facet that loads Copilot CLI's logs, ``events.jsonl``, so that turns can be removed.
 
     Further events may repeat a removed call, prompt or other part of an exchange; a cut removes these too.
     """
@@ -107,7 +107,7 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the key of the session's call that began a sub-agent, and that its events share; else empty."""
+        """Return the key of the tool call that began a sub-agent, for its events; empty if the call is unknown."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)
@@ -122,7 +122,7 @@ class CopilotCutter(TreeCutter):
         return [one for one in folder.rglob("*") if one.is_file() and one != path]
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return new contents for files beside a log: no name that quotes a removed prompt, no rewind points at it."""
+        """Return new contents for files beside a log, without names and rewind points of removed prompts (`keys`)."""
         found = {}
         with suppress(OSError):
             workspace = path.with_name(WORKSPACE)

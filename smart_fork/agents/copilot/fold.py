@@ -130,7 +130,7 @@ def requests_in(data: Mapping[str, Any]) -> list[Record]:
 
 
 def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a tool result, after a shell command's exit status, and True if the call failed."""
+    """Return the text of a tool result (a shell command's exit status first), and True if the call failed."""
     error, shell = data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
@@ -296,7 +296,7 @@ class CopilotSubAgents(SubAgents):
 
 
 class _SubAgentTree(CopilotTree):
-    """The fold of a sub-agent's conversation in its session's log. Other events only link the sub-agent's."""
+    """The fold of a sub-agent's conversation in its session's log, where other events are only links."""
 
     def feed(self, line: Line) -> None:
         record = line.record

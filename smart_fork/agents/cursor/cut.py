@@ -47,7 +47,7 @@ def conversation_of(record: dict[str, Any]) -> str:
 
 
 def side_car(path: Path) -> Path:
-    """Return the file to which a cut of `path` is written: a file beside a database, or the side-car `path` itself."""
+    """Return the file to which a cut of `path` is written: one beside a database, or the side-car `path` itself."""
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
@@ -142,7 +142,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """The cutter of Cursor's conversations, in the database ``state.vscdb`` or in side-cars ``….excised.jsonl``."""
+    """The facet that loads Cursor's conversations from ``state.vscdb`` or side-cars, so that turns can be removed."""
 
     suffixes = (*DATABASES, ".jsonl")
 

@@ -40,7 +40,7 @@ from smart_fork.json_text import respelled
 
 
 class Files:
-    """Reads, replaces and deletes transcripts (logs for cuts) that are plain files."""
+    """The functions that read, replace and delete transcripts (logs for cuts) that are plain files."""
 
     def has(self, path: Path) -> bool:
         """Return True if the transcript exists."""
@@ -84,7 +84,7 @@ class Files:
 
 
 class Cutter(Files, AgentFacet, ABC):
-    """The facet that reads and describes one agent's transcripts for cuts."""
+    """The facet that loads one agent's transcripts (logs), so that turns can be removed."""
 
     #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)
@@ -277,7 +277,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file, without blank ones; to list turns, only while the time limit lasts."""
+    """Yield the lines of an open file, without blank ones. A listing of turns may end early, at its time limit."""
     end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
@@ -355,7 +355,7 @@ def stamp_of(info: os.stat_result) -> FileVersion:
 
 @contextmanager
 def feeding(fold: LineFold | None) -> Iterator[None]:
-    """Within this context, pass the lines of a log that is read for a cut also to `fold`: it is read only once."""
+    """Within this context, also pass the lines of a log that is read for a cut to `fold`, to read the log only once."""
     before = _FED.set(fold)
     try:
         yield

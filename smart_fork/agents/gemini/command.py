@@ -70,10 +70,10 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCaller(CallerIdentity):
-    """The facet that finds the session of Gemini CLI that made a tool call.
+    """The facet that finds the session of Gemini CLI that made a tool call, which Gemini CLI does not tell.
 
-    Gemini CLI does not tell it. So the process that started the server is asked: the session is the one that its
-    command line resumes, or one that began after it. Of several, it is the one written last: the prompt was just added.
+    The process that started the server is looked at: the session is the one that its command line resumes, or one that
+    began after it. Of several, it is the one written last, since a prompt was just added to it.
     """
 
     def session_id(self, call: ClientCall) -> str | None:

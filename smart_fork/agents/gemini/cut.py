@@ -37,7 +37,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiCutter(TreeCutter):
-    """The cutter of Gemini CLI's logs (``session-….jsonl``): it loads them so that turns can be removed."""
+    """The facet that loads Gemini CLI's logs, ``session-….jsonl``, so that turns can be removed."""
 
     codec = CODEC
     identity, links = "id", ()
@@ -165,7 +165,7 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return ``logs.json``, in which Gemini CLI repeats typed prompts, without those in `keys`, if it changes."""
+        """Return ``logs.json``, in which Gemini CLI repeats prompts, without those in `keys`; empty if unchanged."""
         history, session = path.parents[1] / "logs.json", id_of(path)
         with contextlib.suppress(OSError, ValueError, TypeError):
             told: list[Any] = orjson.loads(history.read_bytes())

@@ -76,7 +76,7 @@ class KeptMessage(NamedTuple):
 
 
 def plain(record: Record, known: set[str]) -> Record | None:
-    """Return a message for a copy; `None` for other records, and for results that are in the calls `known` too."""
+    """Return a message for a copy; `None` for other records, and for results that their calls in `known` have too."""
     if not sign_of(record):
         return None
     answers = answers_in(record)
@@ -317,7 +317,7 @@ _NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class GeminiSubAgents(SubAgents):
-    """The reader of Gemini CLI's sub-agents. Each sub-agent has a log file of its own."""
+    """The facet that reads Gemini CLI's sub-agents, each with a log file of its own."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -333,9 +333,7 @@ class GeminiSubAgents(SubAgents):
 
 
 def _logs(session: Session) -> Mapping[str, Path]:
-    """Return the logs of the session's sub-agents, by the sub-agents' names. Sub-agents that were begun by another
-    sub-agent are left out.
-    """
+    """Return the logs of the sub-agents that the session itself began, by the sub-agents' names."""
     chats = session.source_path.parent
     folder = chats / session.session_id
     if chats.name != CHATS or not _ID.fullmatch(session.session_id) or folder.is_symlink():
@@ -351,9 +349,7 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class GeminiAncestry(Ancestry):
-    """The reader of how Gemini CLI's logs begin. The first messages that two logs share tell which session a fork came
-    from.
-    """
+    """The facet that finds the parents of Gemini CLI's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()

@@ -46,7 +46,7 @@ def root_of(project: Path) -> str:
 
 
 def claim(project: Path, directory: Path) -> list[Path]:
-    """Write `directory` into the file ``.project_root`` of the folder `project`; return it if it named none before."""
+    """Write `directory` into ``.project_root`` of the folder `project`. Return that file unless it named one before."""
     root = private_dir(project) / ROOT
     if root_of(project):
         return []

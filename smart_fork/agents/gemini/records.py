@@ -102,7 +102,7 @@ def answers_in(record: Record) -> list[Record]:
 
 
 def result_of(call: MadeCall, patch: str = "") -> GivenBack:
-    """Return the result of a tool call, after a shell command's exit status, with the diff `patch`."""
+    """Return the result of a tool call (a shell command's exit status first), with the diff `patch`."""
     answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
     texts = [answered(answer) for answer in answers] or [(parts_text(call.result or ()), False)]
     failed = call.status in ("error", "cancelled") or any(failed for _, failed in texts)
@@ -115,7 +115,7 @@ def results_in(record: Record) -> list[GivenBack]:
 
 
 def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a tool result, after a shell command's exit status, and True if the call failed."""
+    """Return the text of a tool result (a shell command's exit status first), and True if the call failed."""
     output, failed = parts_answer(answer)
     if inside := _UNTRUSTED.match(output):
         output = inside["inside"]

@@ -36,7 +36,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 class OpenCodeCutter(Cutter):
-    """The cutter of OpenCode's sessions, in the database or in an exported file."""
+    """The facet that loads OpenCode's sessions, in the database or in an exported file, to remove turns."""
 
     suffixes = ()
 
@@ -104,7 +104,7 @@ class OpenCodeCutter(Cutter):
         return (line + b"\n" for line in lines_of(path)) if self.detect(path) else super().content(path)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """Return True if the session still has all lines of `before`, except the first, which describes it."""
+        """Return True if the session still has all lines of `before`. The first, about the session, may change."""
         if not self.detect(path):
             return super().begins_with(path, before)
         return set(b"".join(before).split(b"\n")[1:]) <= {*lines_of(path), b""}
@@ -162,7 +162,7 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
 
 
 def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
-    """Return the turn for a line that describes a session: the first, or a sub-agent's, cut with its call."""
+    """Return the turn for a line about a session: the session itself, or a sub-agent's, removed with its call."""
     row = record["session"]["row"]
     shown = preview(text_in(row.get("title")))
     if number > 1:

@@ -128,7 +128,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a tool call's output, after a shell command's exit status, and True if the call failed."""
+    """Return a tool call's output (a shell command's exit status first), and True if the call failed."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:

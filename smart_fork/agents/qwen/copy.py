@@ -30,7 +30,7 @@ from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
-    """A copy of one Qwen Code session. Its records name its directory, by which Qwen Code finds it."""
+    """A copy of one Qwen Code session. Its records name the copy's directory, by which Qwen Code finds it."""
 
     _last: Record | None = None
 
@@ -97,7 +97,7 @@ _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
 class QwenConverter(QwenCodec, PartConverter):
-    """The conversion of Qwen Code's records for sharing, without parents' ids, since they are in order."""
+    """The conversion of Qwen Code's records for sharing with teammates, without the ids of parent records."""
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
     free = frozenset({"args", "response", "toolCallResult", "systemPayload"})

@@ -131,7 +131,7 @@ def parts_of(message: object) -> list[Record]:
 
 
 def output_of(answer: Record) -> tuple[str, bool]:
-    """Return the text of a tool result, after a shell command's exit status, and True if the call failed."""
+    """Return the text of a tool result (a shell command's exit status first), and True if the call failed."""
     output, failed = parts_answer(answer)
     if output.startswith("Command: ") and (ran := _RAN.match(output)):
         status = _EXIT.search(output, ran.end())
