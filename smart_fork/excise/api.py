@@ -59,9 +59,7 @@ def writer_of(tool: Tool) -> type[Writer]:
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
-    """Write the session's file with only these turns. With `relink`, a turn gets another parent if its own is
-    left out.
-    """
+    """Write the session's file with only these turns. With `relink`, turns get another parent if theirs is left out."""
     writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 

@@ -48,7 +48,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for turn in turns:
         if turn.key and not turn.inherited:
-            lines[turn.key, turn.timestamp].append(turn.id)
+            lines[turn.key, turn.timestamp].append(turn.id)  # with another time, an equal key is another record's
     return defaultdict(list, {one: list(ids) for ids in lines.values() if len(ids) > 1 for one in ids})
 
 

@@ -203,7 +203,7 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
 
 
 def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
-    """Return the bookkeeping lines that the agent needs, by position, with texts emptied that have lost `words`."""
+    """Return new lines for bookkeeping that the agent needs, by position. Texts with one of the `words` are emptied."""
     return {
         at: orjson.dumps(map_texts(record, lambda text: "" if telling_words([text.encode()], words) else text))
         for at, turn in enumerate(planned.session.turns)
@@ -244,7 +244,7 @@ def _with_masks(record: bytes) -> list[str]:
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if a line contains all `wanted` masked texts apart, so that its secrets are masked already."""
+    """Return True if a line has all `wanted` masked texts, at separate places: its secrets are masked already."""
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):
         before, found, after = said.partition(one)

@@ -414,7 +414,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each log with withdrawn text of which the log at `path` was made, or itself, with what to do."""
+    """Yield the logs with withdrawn text that are at `path`, or that its log was made of, with what to do."""
     for one in received_logs.with_pending_edits():
         if path in {one.path, *(other.path for other in transcript.derived_from(_whole(one)).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")

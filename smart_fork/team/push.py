@@ -180,7 +180,7 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """Append the plan's new records to the session that `alias` tracks on the server. Return both."""
+    """Append the plan's new records to the session of `alias` on the server. Return the session and their number."""
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 

@@ -313,14 +313,12 @@ _MAX_PAGES = 1_000
 
 
 @contextmanager
-def opened_current(
-    server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
-) -> Iterator[TeamProject]:
+def opened_current(server: str | None, project: str | None, *, ask: bool = False) -> Iterator[TeamProject]:
     """Yield a project with a client of its server, after removing withdrawn text from the copies here.
 
     The server is asked for new withdrawals at most once in 10 minutes.
     """
-    with opened(server, project, directory=directory, ask=ask) as one:
+    with opened(server, project, ask=ask) as one:
         if one.away is None:
             apply_withdrawals(one.client)
         else:

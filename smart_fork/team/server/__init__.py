@@ -141,7 +141,7 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def listening_sockets(options: ServerOptions) -> list[socket.socket]:
-    """Return listening sockets for the host and port in the options: one for each IP address of the host."""
+    """Return a listening socket for each IP address of the host in the options, or raise `ProgramFailed`."""
     host, port = parse_address(options.listen)
     try:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -263,6 +263,6 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """Return the hash under which a token or invitation is stored; for one without `prefix`, one that matches none."""
+    """Return the hash under which a token or invitation is stored; without `prefix`, a hash that is never stored."""
     is_one = secret.startswith(prefix) and _SECRET_PART.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

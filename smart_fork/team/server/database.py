@@ -291,7 +291,7 @@ def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connecti
 
 
 def owner_conninfo(folder: Path) -> str:
-    """Return the connection string for the tables' owner in the database of the server that runs in `folder`."""
+    """Return the connection string of the tables' owner for the server in `folder`, or raise `ProgramFailed`."""
     try:
         seen = folder.stat()
     except OSError as error:

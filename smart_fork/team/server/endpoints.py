@@ -300,7 +300,7 @@ def asked(model: type[V], request: Request) -> V:
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """Return the result of `read`, which parses a request; name an invalid value in the error."""
+    """Return the result of `read`, which parses a request. Turn a validation error into `Usage`."""
     try:
         return read()
     except ValidationError as error:

@@ -230,7 +230,7 @@ class JobWorker:
                 db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
 
     def _same(self, db: Connection, job: Job) -> list[int]:
-        """Return the ids of waiting jobs that do the same as `job`, and are done with it."""
+        """Return the ids of waiting jobs that do the same work as `job`, so that they are done with it."""
         rows = db.execute(
             "SELECT id FROM jobs WHERE project_id = %s AND kind = %s AND session_id = %s AND id <> %s"
             " FOR UPDATE SKIP LOCKED",

@@ -33,7 +33,7 @@ _IS_UNUSED = (
     " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)"
 )
 _OLD_UNUSED_SEGMENTS = (
-    "SELECT g.digest FROM segments g WHERE g.project_id = %s AND g.created_at < now() - make_interval(hours => %s) AND"  # noqa: S608
+    "SELECT g.digest FROM segments g WHERE g.project_id = %s AND g.created_at < now() - interval '24 hours' AND"  # noqa: S608
     + _IS_UNUSED
     + " FOR UPDATE SKIP LOCKED"
 )
@@ -161,16 +161,14 @@ def delete_unused_with(db: Connection, project: MemberProject, records: Containe
     delete_unreferenced(db, project.id, having)
 
 
-def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
-    """Delete segments (blocks of records) that no session uses and that were sent more than `hours` ago.
+def sweep(db: Connection, project_id: int) -> int:
+    """Delete segments (blocks of records) that no session uses and that were sent more than 24 hours ago.
 
     Return their number. They are first locked. Then a second statement checks again that no session uses them, since a
     push may have used one between the two steps.
     """
-    db.execute(
-        "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
-    )
-    old = [row["digest"] for row in db.execute(_OLD_UNUSED_SEGMENTS, (project_id, hours))]
+    db.execute("DELETE FROM uploads WHERE project_id = %s AND at < now() - interval '24 hours'", (project_id,))
+    old = [row["digest"] for row in db.execute(_OLD_UNUSED_SEGMENTS, (project_id,))]
     return db.execute(_DELETE_UNUSED, (project_id, old)).rowcount
 
 
