@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test thorough quick durations generated test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden gauges screenshots recording clean
+.PHONY: help run install test thorough quick generated test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden gauges screenshots recording clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -30,8 +30,8 @@ run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 
 install: $(STAMP) ## all that developers need, with PyTorch
 
-# Four at a time: many wait for an agent or a server, and each more collects all tests once more. File by file and in the
-# order of tests/durations.py: the longest first, as far as they have run here.
+# Four at a time: many wait for an agent or a server, and each more collects all tests once more. The tests of a file share a
+# process, and so do the files of an `xdist_group` (tests/conftest.py).
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) lint ## the checks that take seconds, then the tests; ARGS goes to pytest
@@ -44,11 +44,8 @@ thorough: $(STAMP) ## further cases of what `make test` tries, which take long; 
 	@.ci/programs
 	$(BIN)/pytest $(PARALLEL) -m 'thorough or hypothesis' $(ARGS)
 
-quick: $(STAMP) ## half of the tests in two minutes: those that run no agent and take little time
+quick: $(STAMP) ## most tests, in two minutes: those that run no agent and are not marked as slow
 	$(BIN)/pytest $(PARALLEL) -n logical -m 'not e2e and not slow and not thorough' $(ARGS)
-
-durations: $(STAMP) ## seconds that each file of tests took the last time it ran here
-	@$(BIN)/python -m tests.durations
 
 coverage: ARGS += --cov # apart, for it makes the suite slower
 coverage: test ## the same, and which lines no test has run

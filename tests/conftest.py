@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,9 +23,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from tests.support.exhaustive import full_or_sample
-from tests.together import scheduler
 
-pytest_plugins = ["tests.durations", "tests.corpus", "tests.places", "tests.telling"]
+ROOT = Path(__file__).resolve().parent.parent
 
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
@@ -101,9 +103,38 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that no process is left alone with one at the end: 280 seconds, not 305."""
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("e2e")}
+    items.sort(key=lambda item: item.path not in long)
+
+
+@cache
+def file_or_group(file: str) -> str:
+    """Return the `xdist_group` of a file of tests, otherwise the file itself.
+
+    As it is written there: with pytest 9.2, pytest-xdist 3.8 ignores groups (its issue 1386), and collects in other processes.
+    """
+    found = re.search(r'xdist_group\("([\w-]+)"\)', (ROOT / file).read_text(encoding="utf-8"))
+    return found[1] if found else file
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return scheduler(config, log)
+    """With ``--dist loadfile``, run the files of an `xdist_group` in one process, too.
+
+    They share what takes seconds to make: PyTorch 7, a machine with two agents 7, a service with the page 7, the servers of a
+    team 3, the corpus 3.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFileOrGroup(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return file_or_group(super()._split_scope(nodeid))
+
+    return LoadFileOrGroup(config, log)
 
 
 def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +196,17 @@ def _forget_consoles() -> None:
     if output := sys.modules.get("smart_fork.cli.output"):
         for stream in (output.out, output.err):
             vars(stream).pop("console", None)
+
+
+@pytest.fixture(scope="session")
+def real_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the sessions of the corpus, which real people had. A test that changes one puts it back."""
+    corpus = ROOT.parent / "shared/corpus"
+    if not (corpus / "lay_out.py").is_file():
+        pytest.skip("no corpus beside the checkout")
+    folder = tmp_path_factory.mktemp("corpus")
+    subprocess.run([sys.executable, str(corpus / "lay_out.py"), str(folder)], check=True, capture_output=True)
+    return folder / "home"
 
 
 @pytest.fixture

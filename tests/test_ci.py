@@ -13,8 +13,6 @@ from shlex import quote, split
 import pytest
 import yaml
 
-from tests.together import TOGETHER, shared
-
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
 JOBS = WORKFLOW["jobs"]
@@ -109,12 +107,3 @@ def test_files_that_steps_name_exist():
 
     assert named
     assert [] == [path for path in named if not (ROOT / path).exists()]
-
-
-def test_files_that_are_to_run_in_one_process_exist_and_are_handed_out_together():
-    files = [file for group in TOGETHER.values() for file in group]
-
-    assert [] == [file for file in files if not (ROOT / file).is_file()]
-    assert len(files) == len(set(files))
-    assert set(TOGETHER) == {shared(file) for file in files}
-    assert "tests/test_ci.py" == shared("tests/test_ci.py")

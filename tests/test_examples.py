@@ -30,6 +30,8 @@ from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT
 from tests.support.cases import parametrize_subtests
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     ROOT / "README.md",

@@ -15,6 +15,8 @@ from indexer.transcripts.lines import LineReader
 from tests import gauges
 from tests.call_counter import INDEX, NUMBERS, READER, WORK
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = [name for name, one in gauges.kept().items() if "calls" in one]
 MAX_SHOWN = 15
 

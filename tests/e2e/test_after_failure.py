@@ -11,7 +11,7 @@ from tests.e2e.model_server import Answer, Call, Protocol, Say
 from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine-with-recall")]
 
 
 def ran(agent: Protocol, command: str, then: Answer) -> Answer:

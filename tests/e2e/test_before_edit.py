@@ -16,7 +16,7 @@ from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
 from tests.e2e.test_copilot import unpacked_in, variables
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine-with-recall")]
 
 
 def edit(agent: Protocol, file: Path, old: str, then: Answer) -> Answer:

@@ -28,7 +28,7 @@ from tests.e2e.scenario import (
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.support.processes import command_line, kill_if_running
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 NEXT = "Now do the same for the downloader"
 

@@ -11,7 +11,7 @@ from tests.e2e.logs import Log
 from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import ANSWER, MORE, MORE_ANSWER, PROMPT, each_agent, heard, settled, unlike_any_other
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 
 @each_agent(thorough="claude")

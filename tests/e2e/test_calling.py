@@ -30,7 +30,7 @@ from tests.e2e.scenario import (
 from tests.e2e.terminals import wait_until
 from tests.support.processes import command_line, working_directory
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 
 def preloaded(machine: Machine) -> list[psutil.Process]:

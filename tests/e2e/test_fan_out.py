@@ -15,7 +15,7 @@ from tests.e2e.model_server import Call, Protocol, Say
 from tests.e2e.scenario import CONVERSATION, assert_forked, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.e2e.scenario import CONVERSATION, EXCHANGES, PROMPT, ask, each_agent,
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.support.processes import command_line, is_running
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 NEXT = "Now do the same for the downloader"
 #: Each line could be a command of an agent, of a shell or of tmux, or end what is pasted.

@@ -34,7 +34,7 @@ from tests.e2e.terminals import Terminal, wait_until
 from tests.support.exhaustive import full_or_sample
 from tests.support.processes import command_line
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 NEXT = "Now do the same for the downloader"
 SHELL = "'single' \"double\" $(touch HACKED) `touch HACKED` $HOME ${HOME} \\ \\n ; touch HACKED # & | > HACKED"

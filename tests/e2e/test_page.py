@@ -25,7 +25,7 @@ from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import EXHAUSTIVE
 from tests.support.processes import kill_if_running
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]
 
 #: Of each text the elements, attributes and schemes of links that a browser sees in it.
 ELEMENTS = """(texts) => texts.map((text) => [...new DOMParser().parseFromString(text, "text/html").body.querySelectorAll("*")]

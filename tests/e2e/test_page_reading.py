@@ -9,7 +9,7 @@ from tests.e2e.demo_sessions import TALL_ANSWER
 from tests.e2e.windows import ANSWER, INTENT, search
 from tests.smart_fork.forks import eventually
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]
 
 #: Whether the first line of the message that the address names is seen, with nothing above it.
 SEEN = """() => {

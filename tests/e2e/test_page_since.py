@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.browsing import low_contrast
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]
 
 
 @pytest.mark.parametrize("scripts", [True, False])

@@ -12,7 +12,7 @@ from tests.e2e.windows import ANSWER, INTENT, settled
 from tests.smart_fork.forks import eventually
 from tests.support.executables import fail_or_skip
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]
 
 #: More tab stops than any of these pages has before what is looked for.
 MOST_STOPS = 90

@@ -13,7 +13,7 @@ from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service
 from tests.e2e.terminals import wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine-with-recall")]
 
 
 def first_request(machine: Machine, agent: Protocol, prompt: str) -> Request:

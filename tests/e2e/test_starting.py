@@ -26,7 +26,7 @@ from tests.e2e.scenario import (
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.support.processes import command_line
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 
 def start(machine: Machine, *words: str, cwd: Path | None = None) -> Json:

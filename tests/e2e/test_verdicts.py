@@ -12,7 +12,7 @@ from tests.e2e.agents import Machine
 from tests.e2e.model_server import Call, Say
 from tests.e2e.scenario import EXCHANGES, INTENT, settled, unlike_any_other
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
 
 
 def worked(machine: Machine, project: Path, session_id: str, name: str) -> dict[str, Any]:

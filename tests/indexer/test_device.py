@@ -13,7 +13,7 @@ from indexer import embedder as embedding
 from indexer.embedder import SentenceTransformerEmbedder, best_device
 from tests.support.cases import thorough_except_first
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.xdist_group("pytorch")]
 
 TEXTS = ["retry the upload with exponential backoff", "make the button blue"]
 

@@ -16,6 +16,8 @@ from indexer import embedder as embedding
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
 from indexer.safe_files import state_home
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch")]
+
 ROOT = Path(indexer.__file__).parent.parent
 TEXTS = [
     "retry the upload with exponential backoff",

@@ -84,6 +84,7 @@ def quick(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_started_again():
     before = children()
     embedder = ProcessEmbedder()
@@ -99,6 +100,7 @@ def test_a_process_that_was_killed_is_started_again():
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_a_process_that_had_nothing_to_do_has_ended_and_another_one_goes_on():
     before = children()
     embedder = ProcessEmbedder(idle=0.0)  # it ends when there is nothing to do just then

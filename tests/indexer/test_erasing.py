@@ -72,6 +72,7 @@ def crowd() -> None:
         claude_log(f"{number:08}-0000-4000-8000-000000000000", "/work/a", *words)
 
 
+@pytest.mark.slow
 def test_what_an_edited_log_says_no_more_is_in_no_byte(store):
     crowd()
     log = claude_log(ONE, "/work/a", "how are you", f"the key is {SECRET}", "and you", "fine as well")
@@ -86,6 +87,7 @@ def test_what_an_edited_log_says_no_more_is_in_no_byte(store):
 @pytest.mark.parametrize(
     "harm", thorough_except_first([Path.unlink, lambda path: path.write_text("something else")]), ids=["lost", "edited"]
 )
+@pytest.mark.slow
 def test_words_are_taken_out_whatever_has_become_of_the_export(store, harm):
     crowd()
     log = claude_log(ONE, "/work/a", "how are you", f"the key is {SECRET}", "and you", "fine as well")
@@ -98,6 +100,7 @@ def test_words_are_taken_out_whatever_has_become_of_the_export(store, harm):
     assert not list(damage.words(store.db))
 
 
+@pytest.mark.slow
 def test_what_a_rewind_has_thrown_away_is_in_no_byte(store):
     crowd()
     log = claude_log(ONE, "/work/a", "how are you", "fine", f"the key is {SECRET}", "I see")
@@ -134,6 +137,7 @@ def named(summary: str, leaf: str) -> bytes:
 
 
 @pytest.mark.parametrize("goes", thorough_except_first(["edited", "forgotten", "rewound"]))
+@pytest.mark.slow
 def test_a_name_that_is_searched_and_not_shown_goes_from_every_byte(store, goes):
     crowd()
     texts = ["how are you", "fine", "and you", "fine as well", "so am I", "good"]
@@ -173,6 +177,7 @@ def test_a_name_that_is_not_shown_is_masked_by_a_newer_version_where_the_log_is_
     assert (1, 0) == (sessions_with(store, "deployed"), sessions_with(store, GONE.decode()))
 
 
+@pytest.mark.slow
 def test_what_is_masked_since_a_newer_version_is_in_no_byte(store, monkeypatch):
     crowd()
     claude_log(ONE, "/work/a", "mend the parser", f"the key is {SECRET}", f"{SECRET} it is")

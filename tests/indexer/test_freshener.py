@@ -257,6 +257,7 @@ def test_while_another_process_indexes_a_run_is_skipped_and_made_up_for(fresh, r
     assert "Indexing run skipped: another process is indexing" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_log_that_is_written_while_much_is_embedded_is_found_by_its_words(fresh, runs, monkeypatch):
     """The first embedding of everything takes long. New messages do not wait for it."""
     monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)

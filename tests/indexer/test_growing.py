@@ -22,6 +22,8 @@ from tests.indexer.written import append, content, lines, moment, save, session_
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 ONE = "11111111-1111-4111-8111-111111111111"
 SAID = [
     "upload with retries",

@@ -9,6 +9,8 @@ from indexer import default_embedder
 from indexer.default_embedder import ProcessEmbedder
 from indexer.embedder import SentenceTransformerEmbedder, loading, reporting_loading
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch")]
+
 
 class Told(list):
     def __call__(self, *stage) -> None:

@@ -20,6 +20,8 @@ from indexer.errors import adding, packages_of
 from indexer.locks import NICE
 from tests.support.cases import thorough_except_first
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch")]
+
 ROOT = Path(default_embedder.__file__).parent.parent
 CORPUS = ROOT.parent / "shared/corpus"
 TEXTS = [

@@ -44,6 +44,7 @@ def has_ended(process):
     return not process.is_running()
 
 
+@pytest.mark.slow
 def test_each_log_comes_once_and_as_it_would_have_been_read_here(logs):
     got = [(file, result or read_here(file)) for file, result in read_ahead(READERS, logs, nothing, readers=2)]
     assert [(file, read_here(file)) for file in logs] == sorted(got, key=lambda one: logs.index(one[0]))

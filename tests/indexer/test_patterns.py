@@ -70,6 +70,7 @@ def possessive_groups(parsed):
                     yield from possessive_groups(inner)
 
 
+@pytest.mark.slow
 def test_no_group_is_repeated_possessively():
     """Python before 3.11.5 does not restore the end of the last repetition, and masked private keys only in part
     (gh-106052).

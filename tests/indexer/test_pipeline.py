@@ -68,6 +68,7 @@ def test_logs_of_both_agents_are_indexed_and_exported(store):
         assert session_id == parse_front_matter(export_path(agent, session_id).read_text())["session_id"]
 
 
+@pytest.mark.slow
 def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
     """Counted in another process, since an audit hook cannot be removed."""
     for number in range(20):

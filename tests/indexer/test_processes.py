@@ -11,6 +11,8 @@ from indexer.store.sqlite import SqliteStore
 from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(indexer.__file__).parent.parent
 PROCESSES = full_or_sample(6, 4)
 

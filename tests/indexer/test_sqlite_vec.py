@@ -116,6 +116,7 @@ def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_agai
     without.close()
 
 
+@pytest.mark.slow
 def test_without_it_what_is_forgotten_is_in_no_byte_either(store, absent):
     for number in range(200):
         save(store, session_of(f"text {number}", session_id=f"s{number}", root_id=f"r{number}"))
@@ -143,6 +144,7 @@ def every_byte() -> bytes:
 # -- what is taken out
 
 
+@pytest.mark.slow
 def test_of_a_vector_that_is_taken_out_no_byte_is_left(store):
     for number in range(200):
         save(store, session_of(f"text {number}", session_id=f"s{number}", root_id=f"r{number}"))

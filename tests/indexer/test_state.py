@@ -69,6 +69,7 @@ def test_of_a_change_that_fails_nothing_stays(home):
     assert ["first"] == kept()
 
 
+@pytest.mark.slow
 def test_of_a_change_that_is_killed_all_is_there_or_nothing(home):
     """The process is killed before each statement, and at the commit."""
     seen = []

@@ -217,6 +217,7 @@ def test_vectors_of_another_length_are_neither_kept_nor_compared(store):
     assert 11 == len(stored_vectors(store.db))
 
 
+@pytest.mark.slow
 def test_programs_that_are_started_do_not_inherit_the_number_of_threads():
     script = "import os, indexer.arrays; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
     without = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}

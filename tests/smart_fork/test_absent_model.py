@@ -18,7 +18,7 @@ from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first
 
 #: The light install looks for no other model.
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.xdist_group("pytorch")]
 
 RETRY = "add retry with backoff to the uploader"
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.cases import parametrize_subtests
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"

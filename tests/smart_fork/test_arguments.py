@@ -77,6 +77,7 @@ ALWAYS = ("smart_fork", "spawn_workers", "excise_session")
 
 
 @pytest.mark.parametrize("tool", thorough_except(TOOLS, *ALWAYS))
+@pytest.mark.slow
 def test_whatever_is_given_a_refusal_is_ours(world, tool):
     required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
 

@@ -19,6 +19,8 @@ from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.finding.test_authorship import BODY, commit
 from tests.smart_fork.world import Did, World
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["command_model", "run"]
 
 FILE = "upload.py"

@@ -91,6 +91,7 @@ def test_a_session_in_several_checkpoints_is_one_in_its_newest_form(kept, world)
     assert (ALICES, 2) == (hit["session_id"], hit["turns"] // 2)
 
 
+@pytest.mark.slow
 def test_a_branch_that_moves_is_noticed_and_what_it_has_no_more_is_gone(kept, world, home):
     assert [ALICES] == world.ids(RETRY, kept)
     commit(kept, "b1b2c3d4e5f6", session(SECOND, claude(world, SECOND, "paginate the list", "It has pages")))

@@ -75,6 +75,7 @@ def test_a_section_that_is_wrong_keeps_nobody_from_what_does_not_ask_for_it(home
     assert "qmd" == config.engine()
 
 
+@pytest.mark.slow
 def test_a_question_and_a_hook_are_answered_without_pydantic(home):
     settle('engine = "builtin"\n[service]\nprojects = ["~/shop"]\n[team]\nnever = ["~/x"]\n')
     script = (

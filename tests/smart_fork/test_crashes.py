@@ -17,6 +17,8 @@ from tests.support.executables import shebang
 from tests.support.exhaustive import full_or_sample
 from tests.support.mcp_process import McpProcess
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 #: Each is like the one before: `SMART_FORK_DRILLS=all` has ten of them.

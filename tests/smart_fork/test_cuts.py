@@ -166,6 +166,7 @@ def test_a_mask_is_never_cut_in_two():
             assert shown.count("[RED") == shown.count("token]") == shown.count("REDACTED")
 
 
+@pytest.mark.slow
 def test_only_the_masking_functions_make_a_masked_text():
     """A masked text is only made by the masking functions, and by unpacking a stored text that was masked."""
     root = Path(__file__).parents[2]

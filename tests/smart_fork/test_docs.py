@@ -194,6 +194,7 @@ def test_the_reference_is_what_the_code_says(reference, page):
 
 
 @parametrize_subtests("name", COMMANDS)
+@pytest.mark.slow
 def test_a_command_has_the_same_purpose_in_the_list_and_in_its_own_help(name):
     own: Any = typer.main.get_command(application(name))
     listed: Any = typer.main.get_command(application())

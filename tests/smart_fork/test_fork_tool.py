@@ -12,6 +12,8 @@ from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import WordsModel
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["command_model", "run"]
 
 RETRY = "retry uploads with backoff"

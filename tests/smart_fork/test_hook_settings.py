@@ -105,6 +105,7 @@ _settings = st.dictionaries(st.text(), _anything, max_size=3).flatmap(
 
 @hypothesis_settings(deadline=None, max_examples=full_or_sample(150, 20))
 @given(value=_settings, style=st.sampled_from(STYLES))
+@pytest.mark.slow
 def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, value, style):
     """R-028: whatever others have in it."""
     with pytest.MonkeyPatch.context() as patch:

@@ -77,6 +77,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_that_is_odd_in_checkpoints_is_no_session_and_hinders_no_other(kept, world, run, monkeypatch):  # noqa: F811
     monkeypatch.setattr(repository_session_sources, "_MAX_BYTES", 300_000)
     for number, bad in enumerate(BAD.values()):

@@ -17,6 +17,8 @@ from smart_fork.system import processes
 from smart_fork.system.processes import Processes
 from tests.support.mcp_process import McpProcess
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules that are imported at the start of each Python, of nearly each program, and of ours.
 NAMES = ("sitecustomize", "usercustomize", "json", "typing", "smart_fork", "indexer", "mcp")

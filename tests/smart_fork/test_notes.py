@@ -61,6 +61,7 @@ def everything_of_ours() -> bytes:
     return b"".join(path.read_bytes() for path in state_home().rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_fork_whose_commits_are_checked_out_was_merged(forked, shop, run):  # noqa: F811
     made, session, _ = forked()
     commit(made.path, "upload.py", BODY)

@@ -31,6 +31,8 @@ from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.world import Did
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["command_model", "run"]
 
 #: The files of our home that have what agents wrote as it was (docs/explanation/privacy.md).

@@ -152,6 +152,7 @@ def test_when_the_agent_has_deleted_the_original_its_copy_is_the_session_and_onl
     assert 1 == len(list_recent("both", str(shop), 9).sessions)
 
 
+@pytest.mark.slow
 def test_a_cut_by_id_cuts_the_original_and_its_copies_and_one_rollback_puts_all_back(world, shop, born, tree):
     copy = staged(born, tree)
     before = born.read_bytes()

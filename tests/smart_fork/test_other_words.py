@@ -104,6 +104,7 @@ def test_the_twin_forks_nothing(world, shop, launched):
 
 
 @pytest.mark.parametrize("tool", thorough_except_first(["smart_fork", "find_sessions"]))
+@pytest.mark.slow
 def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
     world.claude(shop, RETRY, DONE)
     world.claude(shop, "draw the map", "drawn")

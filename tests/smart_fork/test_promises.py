@@ -13,6 +13,8 @@ from smart_fork.cli.mcp_handshake import CATALOGUE
 from tests.smart_fork import promised as calls
 from tests.smart_fork.promise_scene import EXPENSIVE, ONE_OF, Scene, scene
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["scene"]
 
 #: What keeps each sentence, by the tool and argument that it describes.

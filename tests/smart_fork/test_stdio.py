@@ -63,6 +63,7 @@ def environment(monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
 
 
+@pytest.mark.slow
 def test_tools_are_listed_before_anything_heavy_is_imported(environment):
     """D13."""
     code = (
@@ -235,6 +236,7 @@ def test_it_ends_when_stdin_closes_even_while_the_model_is_loading(world, shop, 
     server.stderr.close()
 
 
+@pytest.mark.slow
 def test_an_answer_to_a_request_that_was_cancelled_is_not_sent(environment):
     server = start(
         "import anyio",

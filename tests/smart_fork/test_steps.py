@@ -79,6 +79,7 @@ def _in_the_project(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
 
+@pytest.mark.slow
 def test_it_is_in_the_answers(world: World, shop, monkeypatch):
     assert "This project has no past session. Work without one." == answer(world, intent=RETRY)["next"]
     assert "agent_type 'all'" in answer(world, intent=RETRY, agent_type="claude")["next"]

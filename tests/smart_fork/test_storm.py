@@ -16,6 +16,8 @@ from tests.smart_fork.forks import eventually
 from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 CAP, PROCESSES, THREADS = 6, full_or_sample(5, 2), 10
 #: Waits for a line, then asks for a worker from many threads at once.
 ASKING = """

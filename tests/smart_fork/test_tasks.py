@@ -89,6 +89,7 @@ def test_a_mistake_is_the_result_of_a_task(world, at_once):
     assert "12345678" in told.content[0].text
 
 
+@pytest.mark.slow
 def test_a_fork_whose_task_is_cancelled_leaves_nothing(world, shop, scripted, at_once, monkeypatch):
     knows = world.claude(shop, RETRY, DONE)
     over, raised = threading.Event(), list[type[BaseException]]()
@@ -121,6 +122,7 @@ def test_a_fork_whose_task_is_cancelled_leaves_nothing(world, shop, scripted, at
 
 
 @pytest.mark.parametrize(("chosen", "forks"), [(1, 1), (None, 0)])
+@pytest.mark.slow
 def test_a_question_in_a_task_is_asked_there_and_its_answer_goes_on(  # noqa: PLR0917
     world, shop, launched, at_once, chosen, forks
 ):

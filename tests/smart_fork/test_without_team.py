@@ -14,6 +14,8 @@ import indexer
 import smart_fork
 from indexer.safe_files import state_home
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(home, tmp_path):

@@ -136,9 +136,6 @@ def like(env: Mapping[str, str]) -> dict[str, str]:
 class Popen(subprocess.Popen):
     """`subprocess.Popen` for ``python -m …`` and ``python -c …``."""
 
-    #: Seconds of the processor of those that have ended.
-    took = 0.0
-
     def __init__(self, args: Any, **how: Any) -> None:
         self._status: int | None = None
         self._may_fork = sys.platform == "linux" and how.keys() <= _OPTIONS
@@ -171,9 +168,8 @@ class Popen(subprocess.Popen):
             return super()._try_wait(wait_flags)
         if wait_flags and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
-        status, seconds = os.read(self._status, 64).split()
+        status = os.read(self._status, 64)
         os.close(self._status)
-        Popen.took += float(seconds)
         return self.pid, int(status)
 
     def _internal_poll(self, _deadstate: int | None = None, **_: Any) -> int | None:
@@ -248,12 +244,12 @@ class _Forking:
         self._lines.append(line)
 
     def _tell(self) -> None:
-        """Say of each process that has ended how, and what it took."""
+        """Say of each process that has ended how."""
         for pid in [*self._running]:
-            ended, status, used = os.wait4(pid, os.WNOHANG)
+            ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 with suppress(OSError):  # nobody wants to know
-                    os.write(self._running[pid], f"{status} {used.ru_utime + used.ru_stime}".encode())
+                    os.write(self._running[pid], str(status).encode())
                 os.close(self._running.pop(pid))
 
     def _begin(self, line: socket.socket) -> bool:

@@ -23,6 +23,7 @@ SPACES = [c for c in range(0x10000) if unicodedata.category(chr(c)) == "Zs" and 
 
 
 @parametrize_subtests("character", [*map(chr, IGNORABLE), *map(chr, SPACES)])
+@pytest.mark.slow
 def test_a_character_that_nobody_sees_does_not_hide_a_secret(character):
     for place in (2, 4, 11, len(TOKEN) - 1):
         assert "a [REDACTED:github-token] b" == mask(f"a {TOKEN[:place]}{character}{TOKEN[place:]} b")

@@ -4,6 +4,8 @@ import random
 import re
 from pathlib import Path
 
+import pytest
+
 from indexer.masking import mask
 from indexer.masking import rules as reader
 from indexer.masking.phrases import found_at, phrases_of
@@ -40,6 +42,7 @@ def sample_of(template: str) -> Sample:
 
 
 @parametrize_subtests("vendor, template", vendors())
+@pytest.mark.slow
 def test_a_vendors_token_is_masked_as_what_it_is(vendor, template):
     follows = template.removeprefix(vendor.beginnings[0])
     for beginning in vendor.beginnings:

@@ -5,6 +5,7 @@ import json
 import re
 import uuid
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -341,6 +342,7 @@ def test_a_lone_surrogate_is_no_obstacle():
 
 
 @given(any_token, plain_text, plain_text)
+@pytest.mark.slow
 def test_the_text_around_a_secret_survives(kind_and_token, before, after):
     kind, token = kind_and_token
     before += ","  # the beginning of a token at the end of a line is one that goes on in the next
@@ -373,6 +375,7 @@ pieces = st.one_of(
 
 
 @given(st.lists(pieces, max_size=8).map("".join))
+@pytest.mark.slow
 def test_doing_it_again_changes_nothing(text):
     once = redact(text)
     assert once == redact(once)

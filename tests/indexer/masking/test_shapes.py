@@ -8,6 +8,8 @@ from indexer.masking import mask
 from tests.indexer.masking.pasted import SHAPES, samples, shows
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -274,6 +274,7 @@ ASKED = "Why does the ibis scheduler skip Tuesdays?"
 
 
 @pytest.mark.parametrize("paste", [LOG, CODE, ONE_LINE], ids=["log", "code", "line"])
+@pytest.mark.slow
 def test_a_long_paste_is_a_few_passages_and_its_question_is_the_title(paste):
     for prompt in (f"{paste}\n\n{ASKED}", f"{ASKED}\n\n{paste}"):
         document, export = document_of(session_of(prompt, "Because cron counts from Sunday."), READERS)

@@ -159,6 +159,7 @@ def fields(agent: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("agent", thorough_except(READERS.names, "claude", "gemini", "goose"))
 @settings(max_examples=full_or_sample(400, 20))
 @given(data=st.data())
+@pytest.mark.slow
 def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     records = RECORDS[agent]
     for number in range(data.draw(st.integers(1, 3))):

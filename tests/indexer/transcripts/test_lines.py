@@ -218,6 +218,7 @@ PART = full_or_sample(1, 16)
     ("piece", "times"),
     thorough_except_first([(b"\0", 70_000_000), (b'["a",', 3_500_000 // PART), (b"[", 17_000_000 // PART)]),
 )
+@pytest.mark.slow
 def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, piece, times, monkeypatch):
     line = piece * times
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", lines.MAX_LINE_BYTES // PART)

@@ -57,6 +57,7 @@ def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):
 
 @settings(max_examples=full_or_sample(200, 40))
 @given(RECORDS, st.integers(1, 40), st.integers(0, 200))
+@pytest.mark.slow
 def test_a_list_or_object_that_is_too_much_ends_and_the_record_goes_on(record, size, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_lines, "MAX_BYTES", most)

@@ -32,6 +32,8 @@ from tests.smart_fork.agents.opencode import database
 from tests.support.cases import thorough_except
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 #: Mutated records of all agents together.
 RECORDS = full_or_sample(60_000, 2_000)
 #: The bytes of a large log.

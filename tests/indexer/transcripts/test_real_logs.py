@@ -24,6 +24,8 @@ from tests.indexer.transcripts.records import (
 )  # fmt: skip
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("corpus")]
+
 
 def claude(home: Path, name: str) -> Session:
     source = FIXTURES / f"claude/{name}.jsonl"

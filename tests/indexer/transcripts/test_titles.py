@@ -84,6 +84,7 @@ def test_a_name_that_a_person_gave_counts_whatever_it_says():
 
 
 @parametrize_subtests("piece", ["/a", "'", "# ", "\\", "[", "@", "a'", "- \n"])
+@pytest.mark.slow
 def test_a_huge_prompt_is_looked_at_in_a_bounded_way(piece):
     assert len(title_of("", [piece * 200_000] * 30)) <= 100
 

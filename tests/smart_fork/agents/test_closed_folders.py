@@ -23,6 +23,7 @@ main()
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
+@pytest.mark.slow
 def test_a_closed_folder_is_told_from_one_that_is_not_there(world, shop):
     session = world.claude(shop, "retry", "ok")
     closed = world.log_of(session).parent.parent

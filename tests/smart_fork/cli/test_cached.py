@@ -11,6 +11,8 @@ import pytest
 from tests.smart_fork.cli.test_commands import DONE, RETRY
 from tests.support.cases import parametrize_subtests
 
+pytestmark = pytest.mark.slow
+
 CACHED = "still cached for about 23 minutes"
 SESSION = "60309e1e-0000-4000-8000-000000000001"
 SENT = timedelta(minutes=37)

@@ -141,6 +141,7 @@ def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(index
 
 
 @pytest.mark.parametrize("shell", thorough_except_first(["bash", "zsh", "fish"]))
+@pytest.mark.slow
 def test_options_are_completed_with_the_one_command_defined_that_has_them(shell):
     code = (
         "import sys; from smart_fork.cli.main import main; sys.argv = ['smart-fork']\n"

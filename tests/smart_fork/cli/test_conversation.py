@@ -21,6 +21,8 @@ from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
 from tests.support.cases import thorough_except_first
 from tests.support.mcp_process import McpProcess
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 MCP = [sys.executable, "-m", "smart_fork", "mcp"]

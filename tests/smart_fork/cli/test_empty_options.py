@@ -35,6 +35,7 @@ def given(*words: str) -> str:
 
 
 @pytest.mark.parametrize("value", thorough_except_first(["", " \t"]))
+@pytest.mark.slow
 def test_an_empty_option_is_refused_by_every_command(value):
     options = [(path, one) for path, one in with_values() if one.param_type_name == "option"]
 

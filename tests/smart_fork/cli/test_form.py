@@ -18,6 +18,8 @@ from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.world import World
 from tests.support.mcp_process import McpProcess
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 MCP = [sys.executable, "-m", "smart_fork", "mcp"]

@@ -23,6 +23,8 @@ from smart_fork.errors import IndexUnavailable
 from tests.smart_fork.world import World
 from tests.support.executables import shebang
 
+pytestmark = pytest.mark.slow
+
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"
 MAP, UPLOAD = Reference("claude", SECOND), Reference("codex", FIRST)

@@ -15,6 +15,8 @@ from tests.smart_fork.world import World
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"anyio", "apsw", "mcp", "numpy", "sentence_transformers", "torch"}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
 
@@ -26,6 +28,7 @@ def test_without_vectors_it_is_not_asked_for_any(world, shop, qmd, run):
     assert ["embed"] not in [call["argv"] for call in qmd.calls]
 
 
+@pytest.mark.slow
 def test_a_failure_to_embed_is_an_error_though_words_are_found(world, shop, qmd, run):
     knows = world.claude(shop, RETRY, DONE)
     qmd.answers("embed", stderr="no models", code=1)

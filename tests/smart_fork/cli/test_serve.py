@@ -30,6 +30,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_the_service_ends_well_whatever_a_thread_is_still_at(home):
     """F-193: the model's libraries abort a process that is taken down while they compute."""
     ended = subprocess.run([sys.executable, "-c", SCRIPT], timeout=60, capture_output=True, text=True, check=False)
@@ -69,6 +70,7 @@ def test_a_service_that_is_just_starting_is_waited_for(announced, monkeypatch, s
     assert len(looked) == (3 if starting else 1)
 
 
+@pytest.mark.slow
 def test_the_page_is_opened_where_no_service_runs_for_one_is_started(run, home, monkeypatch):  # noqa: F811
     monkeypatch.setenv("SMART_FORK_BACKGROUND", "1")
     try:

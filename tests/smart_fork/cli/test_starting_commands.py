@@ -156,6 +156,7 @@ def test_a_prompt_for_a_session_that_is_running_is_said_to_its_worker(run, world
 
 
 @agents
+@pytest.mark.slow
 def test_each_worker_that_went_on_in_a_session_leads_to_it(run, world, scripted, shop, agent):
     """Ids of earlier workers work, too. A message to one of them reaches the worker that is in the session now."""
     session = past(world, agent, shop, "add retry", "done")
@@ -292,6 +293,7 @@ def test_spawn_of_one_worker_by_options(run, scripted, shop):
 
 
 @pytest.mark.parametrize("wrapped", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.slow
 def test_spawn_of_several_from_a_file_or_from_stdin(run, scripted, shop, tmp_path, wrapped, monkeypatch):  # noqa: PLR0917
     workers = [
         {"project_path": str(shop), "prompt": "one of two", "run_in": "process", "name": "one"},

@@ -186,6 +186,7 @@ class TestDoctor:
 
 
 class TestDemo:
+    @pytest.mark.slow
     def test_it_ends_with_the_commands_that_would_fork_the_best(self, run, world, monkeypatch):
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")
         before = dict(os.environ)
@@ -206,6 +207,7 @@ class TestDemo:
         assert "The example sessions are deleted. Try your own," in done.err
         assert re.findall(r"^  (smart-fork \w+)", done.err, re.MULTILINE) == ["smart-fork find", "smart-fork setup"]
 
+    @pytest.mark.slow
     def test_it_can_be_kept_and_read_by_programs(self, run):
         done = run("demo", "--keep", "--json")
 

@@ -406,6 +406,7 @@ def killed_at(number: int, request: Request, home: Path) -> None:
 @pytest.mark.parametrize(
     "seed", thorough_except_first([*range(FAMILIES), 497])
 )  # 497: what a lost parent of another agent leaves
+@pytest.mark.slow
 def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch, seed):
     number_ids(monkeypatch, seed)
     play(monkeypatch, world.home)

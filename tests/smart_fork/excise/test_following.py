@@ -30,7 +30,7 @@ from tests.smart_fork.world import WordsModel, World
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first
 
-pytestmark = pytest.mark.usefixtures("command_model")
+pytestmark = [pytest.mark.usefixtures("command_model"), pytest.mark.slow]
 SECRET = "hunter77swordfish"
 SAID = ("add retry to the uploader", "retries are there", f"the password is {SECRET}", "it is noted", "go on", "done")
 #: No mask takes it for a secret: exports have it.

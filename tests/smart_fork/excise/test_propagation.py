@@ -150,6 +150,7 @@ def test_words_that_are_parts_or_forms_of_words_that_stay_are_not_said_to_be_fou
     assert ([], [], [], True) == (found["words_found"], found["copies"], found["remains"], found["ok"])
 
 
+@pytest.mark.slow
 def test_the_index_reads_a_log_anew_that_was_replaced_by_one_of_the_same_length(world: World, shop):
     """After a cut by any program, even if the index could not be opened then."""
     session_id = str(uuid.uuid4())
@@ -250,6 +251,7 @@ def test_what_a_fork_has_from_its_parent_is_not_cut_there(world: World, shop):
     assert before == (path.read_bytes(), own.read_bytes())
 
 
+@pytest.mark.slow
 def test_copies_and_branches_that_we_made_are_cut_alike(world: World, shop):
     session_id, branch = world.claude(shop, *SAID), str(uuid.uuid4())
     log = world.log_of(session_id)

@@ -31,6 +31,8 @@ from smart_fork.excise.cut_plan import broken_links, calls_without_result, resul
 from smart_fork.excise.writing import write_lines
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("corpus")]
+
 CUTS, PARTS = full_or_sample(300, 30), 3
 
 NAMES = [f"n{number}" for number in range(12)]

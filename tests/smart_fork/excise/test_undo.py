@@ -18,7 +18,7 @@ from tests.smart_fork.forks import said, text
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.support.cases import thorough_except_first
 
-pytestmark = pytest.mark.usefixtures("command_model")
+pytestmark = [pytest.mark.usefixtures("command_model"), pytest.mark.slow]
 
 
 @pytest.fixture

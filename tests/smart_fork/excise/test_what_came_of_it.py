@@ -19,7 +19,7 @@ from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first
 
-pytestmark = pytest.mark.usefixtures("command_model")
+pytestmark = [pytest.mark.usefixtures("command_model"), pytest.mark.slow]
 #: No mask takes it for a secret, and everything that the two sessions share has it.
 SAID = (f"we meet in {SECRET} today", f"noted: {SECRET}")
 TITLE = f"Meeting in {SECRET}"

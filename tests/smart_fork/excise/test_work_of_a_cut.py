@@ -30,7 +30,7 @@ from tests.support.cases import parametrize_subtests
 
 WORDS = tuple(f"{first}{second}" for first in ("tam", "rok", "vel", "sun") for second in ("bor", "lit", "kan", "mer"))
 SHORT, LONG = 20, 60
-pytestmark = pytest.mark.usefixtures("command_model")
+pytestmark = [pytest.mark.usefixtures("command_model"), pytest.mark.slow]
 
 
 def claude_log(shop: Path, exchanges: int) -> str:

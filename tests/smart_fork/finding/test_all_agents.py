@@ -114,6 +114,7 @@ def test_the_index_of_a_result_means_the_same_when_it_is_forked(world: World, sh
 
 @pytest.mark.parametrize("own", [(), OTHER], ids=["none of its own", "nothing that fits"])
 @pytest.mark.parametrize("least", [{}, {"min_score": 0}, {"min_score": 0.5}])
+@pytest.mark.slow
 def test_the_best_one_is_of_all_agents_and_named_with_the_calls_that_fork_it(world: World, shop, forked, own, least):
     if own:
         world.codex(shop, *own)
@@ -146,6 +147,7 @@ def test_another_agents_session_is_forked_where_the_caller_says_how(world: World
     assert "next_steps" not in told
 
 
+@pytest.mark.slow
 def test_a_session_is_handed_over_although_its_own_agent_is_not_installed(world: World, shop, forked):
     knows = world.claude(shop, RETRY, DONE)
     (world.home / "bin/claude").unlink()

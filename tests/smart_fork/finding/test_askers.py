@@ -74,6 +74,7 @@ def asking(agent: str) -> list[Did]:
 
 @both
 @pytest.mark.parametrize("everywhere", thorough_except_first([False, True]))
+@pytest.mark.slow
 def test_asked_ten_times_the_one_that_knows_stays_first_and_no_asker_is_found(world, shop, agent, everywhere):
     knows = world.worked(agent, shop, *KNOWS)
     other = world.worked(agent, shop, "> Rename the logo", Did("Edit", {"file_path": "logo.svg"}), "Renamed.")

@@ -276,6 +276,7 @@ def test_without_an_index_or_a_repository_nothing_is_told(world, shop, tmp_path)
     assert read(elsewhere).commits is None
 
 
+@pytest.mark.slow
 def test_the_commands_say_it(world, shop, run):  # noqa: F811
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY, "Retry")

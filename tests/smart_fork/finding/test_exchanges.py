@@ -56,6 +56,7 @@ def selection_of(session: str, budget: str) -> dict[str, Any]:
         return chosen(read, last_branch_point(read), wanted, answers).selection.as_json()  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_command_keeps_what_the_library_keeps(session, shop):
     kept = [selection_of(session, budget) for budget in ("match", "1k", "2k")]
     assert len({str(one) for one in kept}) == 3, "it matters what is kept"

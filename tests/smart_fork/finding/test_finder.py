@@ -165,6 +165,7 @@ def test_snippets_are_left_out_on_request_and_nothing_else_is(world, shop):
 
 
 @pytest.mark.usefixtures("any_engine")
+@pytest.mark.slow
 def test_many_results_stay_small_enough_for_a_model(world, shop):
     """Agents cut a tool's answer at about 10 k tokens."""
     for number in range(60):

@@ -14,6 +14,8 @@ from tests.smart_fork.forks import choosing
 from tests.smart_fork.world import World
 from tests.support.cases import parametrize_subtests
 
+pytestmark = pytest.mark.slow
+
 KNOWS = (
     "people cannot sign in once their password has expired",
     "Whoever has an expired password is asked for a new one, and is signed in with it.",

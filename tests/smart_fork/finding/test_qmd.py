@@ -73,6 +73,7 @@ class TestTheChain:
             ({"stderr": "token ghp_" + "a1B2" * 9, "code": 1}, "qmd query failed: token "),
         ],
     )
+    @pytest.mark.slow
     def test_a_failure_is_told_in_its_own_words_masked(self, world, shop, knows, qmd, failure, reason):  # noqa: PLR0917
         qmd.answers("query", **failure)
 
@@ -102,6 +103,7 @@ class TestTheChain:
         assert world.find(RETRY, shop, agent_type="claude")["qmd_command"] == "query"
 
     @parametrize_subtests("printed", ["No results found.\n", "[]", ""])
+    @pytest.mark.slow
     def test_no_results_are_an_answer(self, world, shop, knows, qmd, printed):
         qmd.answers("query", printed)
 
@@ -174,6 +176,7 @@ class TestTheIntent:
         assert argv == ["query", "-c", "claude-sessions", "--json", "-n", "50", "--", intent]
 
     @parametrize_subtests("kind", ["lex", "vec", "HYDE", "intent", "expand"])
+    @pytest.mark.slow
     def test_it_is_no_query_of_another_kind(self, world, shop, knows, qmd, kind):
         world.find(f"{kind}: retry\nlex: uploader", shop, agent_type="claude")
 
@@ -196,6 +199,7 @@ class TestTheIntent:
 
 
 class TestWhatItSays:
+    @pytest.mark.slow
     def test_only_documents_of_our_exports_are_sessions(self, world, shop, knows, qmd, tmp_path):
         secret = tmp_path / "secret.md"
         secret.write_text(f"---\nSession ID: {knows}\nAgent: claude\n---\n")
@@ -257,6 +261,7 @@ class TestWhatItSays:
     @pytest.mark.parametrize(
         "score", thorough_except_first([float("nan"), None, "0.9", float("inf"), 10**400, True, [], {"value": 1}])
     )
+    @pytest.mark.slow
     def test_a_score_that_is_no_number_is_none_and_comes_last(self, world, shop, knows, qmd, score):
         """F-031, F-039, F-040."""
         other = world.claude(shop, "paint the logo", "It is blue")

@@ -181,6 +181,7 @@ class TestItsIndex:
         assert qmd.calls == []
 
 
+@pytest.mark.slow
 def test_the_doctor_asks_it(world, shop, knows, qmd):
     from smart_fork.doctor import run_checks
 

@@ -93,6 +93,7 @@ def test_members_of_one_family_are_no_rivals():
     assert chance_of({1: STRONG, 2: STRONG}, families={1: "a", 2: "a"}) == {1: alone[1], 2: alone[1]}
 
 
+@pytest.mark.slow
 def test_a_great_number_of_unlikely_sessions_does_not_outweigh_a_likely_one():
     likely = Evidence(words=9, title=0.3, similar={0: 0.4}, chunks=1)
     crowd = dict.fromkeys(range(2, 20_000), WEAK)

@@ -180,6 +180,7 @@ def test_the_last_time_stands_before_a_long_tail_of_records_without_one(world, s
     assert found[1].last_modified == last
 
 
+@pytest.mark.slow
 def test_a_last_record_of_megabytes_still_tells_its_time(world, shop):
     first, second = world.claude(shop, "one", "1"), world.claude(shop, "two", "2")
     one, *_ = world.claude_records(first, shop, "picture" * 400_000)

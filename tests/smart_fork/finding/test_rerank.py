@@ -23,6 +23,8 @@ from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.support.cases import thorough_except_first
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch")]
+
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = f"{RETRY} now", "the uploader"
 

@@ -210,6 +210,7 @@ def test_a_rare_name_says_more_than_one_that_all_sessions_have_written(world, sh
     assert points.pop(one) > 2 * max(points.values()) > 0
 
 
+@pytest.mark.slow
 def test_one_word_more_changes_a_score_little_however_long_the_question_is(store):
     def asked(words: int) -> float:
         return ask(store, " ".join([RETRY, *(f"word{number}" for number in range(words))])).hits[0].score

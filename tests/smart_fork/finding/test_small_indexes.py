@@ -13,6 +13,8 @@ from tests.smart_fork.finding.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
 from tests.support.cases import parametrize_subtests, thorough_except, thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = [
     *HOSTILE,
     "retry",

@@ -172,6 +172,7 @@ def test_what_it_did_in_each_of_two_repositories_stays_there(world, shop):
     assert [hit["title"] for hit in world.find("hens or mailer", shop)["results"]] == [ASKED.removeprefix("> ")]
 
 
+@pytest.mark.slow
 def test_one_that_goes_on_stays_in_the_list(world, shop):
     zoo = world.repository("zoo")
     session = claude(world, zoo, moved=shop, said=(*BEFORE, f"> {'straw ' * 90_000}", "So much straw."))

@@ -108,6 +108,7 @@ def test_a_slow_program_is_waited_for_until_it_hears(plan):
     assert not found.untold
 
 
+@pytest.mark.slow
 def test_a_program_that_never_hears_is_told_of(plan):
     found, clock = wait_for(plan, Showing("loading"))
 

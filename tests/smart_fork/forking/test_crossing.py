@@ -134,6 +134,7 @@ def test_a_session_and_what_was_told_of_it_are_one_result(world, shop):
     assert 1 == len({first, second, third} & set(found))
 
 
+@pytest.mark.slow
 def test_who_was_told_of_a_session_finds_there_only_what_was_not_told(world, shop):
     """Its search leaves out the messages that were handed over to it, as a fork's search leaves out its parent's."""
     first = world.claude(shop, *SAID)

@@ -51,6 +51,7 @@ def test_of_the_last_words_of_an_agent_that_ended_a_thousand_characters_are_repe
 
 
 @agents
+@pytest.mark.slow
 def test_what_was_made_for_an_agent_that_ended_at_once_goes_again(launch, source, agent, repo, home):
     """The worktree, its branch and the copy are removed, unless the agent left work in the worktree."""
     before = snapshot(home / f".{agent}")

@@ -32,6 +32,8 @@ from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did, World
 from tests.support.cases import parametrize_subtests
 
+pytestmark = pytest.mark.slow
+
 RECEIVING = [agent.name for agent in AGENTS if agent.converter]
 _ALNUM = string.ascii_letters + string.digits
 

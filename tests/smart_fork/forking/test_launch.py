@@ -290,6 +290,7 @@ def test_a_fork_that_does_not_appear_is_waited_for_in_bounds(launch, source, age
     assert str(forked.log) in forked.warnings[0]
 
 
+@pytest.mark.slow
 def test_claude_without_a_prompt_is_waited_for_until_it_shows_a_line_to_type_in(
     launch, claude_session, clock, private_tmux, programs
 ):

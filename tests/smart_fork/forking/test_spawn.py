@@ -151,6 +151,7 @@ def test_one_that_fails_does_not_keep_the_others_from_starting(agent, played, or
 
 
 @agents
+@pytest.mark.slow
 def test_what_begins_anew_in_a_repository_has_a_worktree_unless_it_is_told_otherwise(agent, played, order, repo):
     """F-120."""
     said = order(agent_type=agent, name="retry")

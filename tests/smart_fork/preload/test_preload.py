@@ -33,7 +33,7 @@ from tests.support.processes import command_line
 SERVER = (sys.executable, "-P", "-m", "smart_fork.cli.preload.server")
 PROGRAM = (sys.executable, "-P", "-m", "smart_fork")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a preloader")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a preloader"), pytest.mark.slow]
 
 
 class Preloader:

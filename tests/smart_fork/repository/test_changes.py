@@ -19,6 +19,8 @@ from smart_fork.system.processes import Processes
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = Processes()
 
 

@@ -24,6 +24,8 @@ from tests.attacks.planted import ATTRIBUTES, plant, program, settings
 from tests.support.cases import thorough_except, thorough_except_first
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = Processes()
 LONG_AGO = "1970-01-01T00:00:00Z"
 

@@ -79,6 +79,7 @@ UNLIKELY = (
 )
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_it_is_not_likely(announced, ended, shop):
     for event in UNLIKELY:
         assert "" == run(failure(shop, **event), "claude"), event

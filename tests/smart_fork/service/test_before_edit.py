@@ -96,6 +96,7 @@ def test_an_exchange_is_named_once_in_a_session(announced, written, shop):
         pytest.param(lambda _, run, session: run("show", session), id="a command", marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.slow
 def test_a_session_that_was_named_is_followed_by_asking_for_it(  # noqa: PLR0917
     announced, world, written, shop, monkeypatch, run, how
 ):

@@ -230,6 +230,7 @@ def test_who_cannot_be_written_down_is_let_in_all_the_same(tmp_path, clock, capl
     assert "cannot be written down" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_code_lets_a_browser_in_once(served):
     given = way_in(served)
 
@@ -281,6 +282,7 @@ def test_a_way_in_that_cannot_be_made_is_said(served, tmp_path):
     assert 503 == served.answer("POST", "/code").status
 
 
+@pytest.mark.slow
 def test_a_cookie_opens_every_page_and_nothing_else(served, world, shop):
     """The addresses come from the application, so that a new one is tested, too."""
     cookie = served.cookie()

@@ -279,6 +279,7 @@ def test_a_service_that_is_gone(settled):
     assert "does not answer there" in told(settled, "service")
 
 
+@pytest.mark.slow
 def test_the_command_names_its_sample_and_fails_where_something_is_wrong(run, settled):  # noqa: F811
     done = json.loads(run("doctor", "--deep", "--seed", "7", "--json").out)
     assert_documented("doctor", done)

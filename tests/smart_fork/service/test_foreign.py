@@ -18,6 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from smart_fork.workers.registry import Registry
 from tests.support.cases import thorough_except
 
+pytestmark = pytest.mark.slow
+
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 #: Nothing is looked up by these: they are passed on to an agent, or searched for.
 FREE_TEXT = {"intent", "prompt", "title", "message", "name", "worktree"}

@@ -18,6 +18,8 @@ from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 from tests.support.mcp_process import McpProcess
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 HELLO = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INFO}).encode()

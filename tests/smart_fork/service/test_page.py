@@ -46,6 +46,7 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
+@pytest.mark.slow
 def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     knows = world.claude(shop, RETRY, DONE)
     world.claude(shop, "Make the logo blue", "It is blue.")
@@ -477,6 +478,7 @@ def test_however_many_are_asked_for_so_many_are_shown(served, world, shop):
     assert "Show up to 50" in served.get("/", q=RETRY)[1]
 
 
+@pytest.mark.slow
 def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # noqa: F811
     """For each way to fork, the page and the command line plan an equal command in an equal directory."""
     works = world.repository("works")

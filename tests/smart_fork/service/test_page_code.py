@@ -94,6 +94,7 @@ def test_the_form_keeps_what_was_asked(served, shop, written):
     assert 'name="changes" value="yes" checked' in page
 
 
+@pytest.mark.slow
 def test_a_session_leads_to_its_commits_and_their_lines(served, world, shop, written):
     session, name = written
     ask(world, shop, files=["upload.py"])

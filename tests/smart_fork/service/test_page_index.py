@@ -18,6 +18,8 @@ from smart_fork.repository.history import Drift
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 
+pytestmark = pytest.mark.slow
+
 
 def send(served, path: str, **fields: str) -> tuple[int, str]:
     body = urlencode({"form": served.form(path), **fields}).encode()

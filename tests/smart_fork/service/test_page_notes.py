@@ -34,6 +34,7 @@ def followed(served, sent: tuple[int, str]) -> str:
     return served.answer("GET", sent[1]).headers["Location"]
 
 
+@pytest.mark.slow
 def test_buttons_pin_archive_tag_and_judge_and_take_that_back(served, session, shop):
     assert f"/session/claude/{session}#notes" == followed(served, send(served, session, "mark pin"))
     send(served, session, "tag", tag="Retry")

@@ -11,6 +11,7 @@ from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 from tests.support.cases import thorough_except_first
 
 
+@pytest.mark.slow
 def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served, world, shop):
     knows = world.claude(shop, RETRY, DONE, "and the docs", "Written.", "bye <b>now</b>", "Bye.")
     form = served.form("/fork")

@@ -93,6 +93,7 @@ class Elements(HTMLParser):
     handle_decl = handle_pi = unknown_decl = handle_comment
 
 
+@pytest.mark.slow
 def test_no_text_becomes_an_element_that_is_not_ours():
     chance = random.Random(19)  # noqa: S311 - it chooses texts
     texts = ["".join(chance.choices(PIECES, k=chance.randint(1, 4))) for _ in range(full_or_sample(10_000, 2_000))]

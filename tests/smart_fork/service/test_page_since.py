@@ -61,6 +61,7 @@ def test_a_session_that_goes_on_says_so_and_shows_what_is_new(served, world, sho
     assert 204 == served.answer("GET", shown(served, one)[1]).status, "the new page has another mark"
 
 
+@pytest.mark.slow
 def test_a_session_that_was_cut_is_another_one_and_nothing_is_done_with_its_old_numbers(served, world, shop):
     came = "\n".join(f"line {number}" for number in range(30))
     one = world.worked("claude", shop, "> Find it", "Here.", "> Forget this", "I will.", "> Run it", Did("Bash", {"command": "make"}, came), "Done.")  # fmt: skip

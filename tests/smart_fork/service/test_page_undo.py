@@ -12,6 +12,8 @@ from smart_fork.excise import Request, cut
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import Tags
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def eight(world, shop) -> list[Path]:

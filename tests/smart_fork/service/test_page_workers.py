@@ -80,6 +80,7 @@ def worker(served, world, shop) -> str:
     send(served, form=served.form("/worker"), worker=one.id, do="close")
 
 
+@pytest.mark.slow
 def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_that_is_said(served, worker):
     """Two tabs, two browsers, or one that went back each have a form with a name of its own."""
     with Registry() as registry:

@@ -151,6 +151,7 @@ def test_a_log_that_only_speaks_of_an_answer_is_a_new_session(announced, knows, 
     assert asked(prompt(shop, transcript_path=str(log)))
 
 
+@pytest.mark.slow
 def test_what_smart_fork_has_started_is_told_nothing(announced, knows, shop):
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=knows, place="tmux", cwd=shop)
@@ -191,6 +192,7 @@ def test_without_the_service_nothing_is_said(on, knows, shop):
     assert "" == asked(prompt(shop, session_id=NEW.replace("9", "8")))
 
 
+@pytest.mark.slow
 def test_switched_off_nothing_is_said_and_nothing_is_kept(announced, knows, shop):
     run(prompt(shop))
     recall_switch.turn_off("claude")

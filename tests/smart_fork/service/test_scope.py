@@ -21,6 +21,8 @@ from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.relatives import branch
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 
 

@@ -113,6 +113,7 @@ def test_another_user_who_listens_is_told_nothing(home, monkeypatch):
             assert b"" == line.recv(1)
 
 
+@pytest.mark.slow
 def test_two_homes_have_two_services(served_at, home, monkeypatch):
     found = {}
     for name in ("one", "two"):

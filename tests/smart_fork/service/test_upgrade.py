@@ -26,6 +26,8 @@ from smart_fork.system.release import Release
 from tests.smart_fork.forks import eventually
 from tests.support.processes import kill_if_running
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 OLD, NEW = Release("1.2", (1,)), Release("1.3", (2,))
 

@@ -14,6 +14,8 @@ from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.records import pack, unpack
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("corpus")]
+
 #: The share of the sessions that is looked at, evenly over all of them.
 EVERY = full_or_sample(6, 18)
 

@@ -18,6 +18,8 @@ from smart_fork.sharing.sync.ref import checked
 from tests.smart_fork.sync.test_sync import SAID
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["machines"]
 
 

@@ -13,6 +13,8 @@ from tests.smart_fork import checkpointed
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
 from tests.smart_fork.world import git
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["machines"]
 
 SAID = ("Why does the upload fail at 413?", "The proxy limits the body to 1 MB")

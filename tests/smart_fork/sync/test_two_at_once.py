@@ -17,6 +17,8 @@ from tests.smart_fork.sync.two_machines import REF, Machine, Machines, machines
 from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["machines"]
 
 ROUNDS = full_or_sample(3, 1)

@@ -31,6 +31,7 @@ def spec_of(folder, *lines):
 
 @given(lines=st.lists(LINES, min_size=1, max_size=3), names=st.lists(NAMES, min_size=1, max_size=5))
 @settings(max_examples=full_or_sample(400, 100), deadline=None)
+@pytest.mark.slow
 def test_patterns_match_the_names_that_they_match_in_gitignore(tmp_path_factory, lines, names):
     folder = tmp_path_factory.getbasetemp()
     known = GitIgnoreSpec.from_lines(lines)

@@ -57,6 +57,7 @@ def fleet(world, shop, marked) -> Fleet:
     return Fleet(world, shop, marked)
 
 
+@pytest.mark.slow
 def test_each_worker_has_its_answer_changes_tokens_and_time(fleet, world):
     first = fleet.worker("one", PROMPT, "I look", "go on", "Fixed it.", with_changes=True)
     second = fleet.worker("two", PROMPT, "It was fixed already.", agent="codex")
@@ -131,6 +132,7 @@ def test_what_is_not_known_is_said(fleet, shop, world):
         compare(["nobody"], PROCESSES)
 
 
+@pytest.mark.slow
 def test_without_names_the_last_fan_out_is_compared(fleet):
     fleet.worker("older-1", prompt="older", at=START)
     fleet.worker("older-2", prompt="older", at=START + 1)
@@ -178,6 +180,7 @@ def test_facts_are_words():
     assert "2 min 5 s" == dict(replace(one, seconds=125).facts())["time"]
 
 
+@pytest.mark.slow
 def test_the_command_compares(run, fleet, tmp_path):  # noqa: F811
     _, second = (fleet.worker(name, PROMPT, f"Answer of {name}") for name in ("one", "two"))
     Path(second.worktree, "new.py").write_text("a\n\x1b[2Jb\n")
@@ -197,6 +200,7 @@ def test_the_command_compares(run, fleet, tmp_path):  # noqa: F811
     assert 3 == run("compare", "nobody").code
 
 
+@pytest.mark.slow
 def test_the_tool_compares(world, fleet):
     fleet.worker("one", PROMPT, "x" * 5000)
     second = fleet.worker("two", PROMPT, "Answer of two")

@@ -16,6 +16,8 @@ from smart_fork.workers.termination import prune, worktrees
 from tests.smart_fork.forks import eventually, python
 from tests.smart_fork.world import git
 
+pytestmark = pytest.mark.slow
+
 START = """
 import os, sys
 from pathlib import Path

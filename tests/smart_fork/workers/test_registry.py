@@ -66,6 +66,7 @@ def test_workers_of_the_same_millisecond_have_different_ids(registry):
     assert ids[0] == registry.get(ids[0]).name
 
 
+@pytest.mark.slow
 def test_several_processes_register_at_once(home):
     """R-002: none fails, none loses anything."""
     code = (

@@ -16,6 +16,8 @@ from smart_fork.workers.termination import prune, worktrees
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import git
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = Processes()
 NOBODY = 2**22 + 1  # more than a process id can be
 

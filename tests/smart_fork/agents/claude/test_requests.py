@@ -50,6 +50,7 @@ def test_requests_are_known_bookkeeping_and_no_messages(log):
 
 
 @pytest.mark.parametrize("word", ["zebra", "walrus"])
+@pytest.mark.slow
 def test_a_cut_removes_every_request_and_can_be_undone(log, word):
     before = log.read_bytes()
 

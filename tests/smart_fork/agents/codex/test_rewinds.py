@@ -331,6 +331,7 @@ def test_what_stands_in_an_earlier_rollout_is_cut_there(thread):
 
 
 @pytest.mark.usefixtures("command_model")
+@pytest.mark.slow
 def test_a_secret_that_was_taken_back_is_masked(thread):
     indexed()
     outcome = cut(Request(thread.id, secrets=True))
@@ -353,6 +354,7 @@ def test_what_was_cut_is_still_found_where_it_was_taken_back(world, shop):
     assert not check(made.id)["ok"]
 
 
+@pytest.mark.slow
 def test_no_front_says_anything_that_was_taken_back(thread, run):  # noqa: F811
     child = forked(thread, "four", base=thread.of(2), end=3 * ONE)
     run("index", "run")

@@ -24,6 +24,8 @@ from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 SECRET = "zebrafalcon77"
 EVENTS = """
     CREATE TABLE event_sequence (aggregate_id text PRIMARY KEY, seq integer NOT NULL, owner_id text);

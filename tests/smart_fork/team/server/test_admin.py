@@ -24,6 +24,7 @@ def admin(team, address):
         yield client
 
 
+@pytest.mark.slow
 def test_an_admin_lets_people_in_from_anywhere_and_the_audit_says_so(team, admin, address):
     name = f"eve-{team.mark}"
     told = admin.administer(Administer(verb="add", name=name, project=team.key))

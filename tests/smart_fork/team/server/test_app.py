@@ -332,6 +332,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("who", thorough_except_first(["owner", "nobody", "admin"]))
+@pytest.mark.slow
 def test_a_body_that_is_no_message_is_refused_at_every_address(team, ask, client, who):
     session, key, below = made(team, "public"), team.key, f"/v1/projects/{team.key}"
     known = [

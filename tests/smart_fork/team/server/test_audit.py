@@ -7,6 +7,8 @@ import pytest
 from smart_fork.team.server import sessions, withdrawal
 from tests.smart_fork.team.server.team import new_id, push_of, record
 
+pytestmark = pytest.mark.slow
+
 RECORDS = [record(number) for number in range(5)]
 
 

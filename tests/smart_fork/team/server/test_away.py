@@ -22,6 +22,8 @@ from tests.smart_fork.team.server.test_withdrawal import later, writing
 from tests.smart_fork.world import WordsModel
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "retry with backoff in the uploader"
 
 

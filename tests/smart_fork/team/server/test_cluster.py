@@ -68,6 +68,7 @@ def owner(cluster):
         pipe.close()
 
 
+@pytest.mark.slow
 def test_a_database_is_made_asked_and_found_again_whatever_its_folder_is_called(open_folder, account, installed):
     """The folder's name is never a part of a shell command."""
     strange = Cluster(open_folder / 'a\'b "c" $(touch x), d\\e', account, installed, QUICK)
@@ -97,6 +98,7 @@ def test_it_ends_with_its_owner(cluster, owner):
     assert cluster.postmaster() is None
 
 
+@pytest.mark.slow
 def test_what_an_owner_that_was_killed_has_left_is_started_anew_and_nothing_is_lost(cluster, owner):
     postmaster = cluster.postmaster()
     ask(cluster, FRESH)

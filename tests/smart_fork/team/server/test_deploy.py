@@ -20,6 +20,8 @@ from psycopg.conninfo import conninfo_to_dict
 from smart_fork.team.server.postgres_process import OWNER
 from tests.smart_fork.team.server.test_serve import Running, certificate
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("team-servers")]
+
 DEPLOY = Path(__file__).resolve().parents[4] / "deploy"
 UNIT = (DEPLOY / "smart-fork-team.service").read_text()
 

@@ -30,7 +30,7 @@ from tests.smart_fork.team.server.test_withdrawal import writing
 from tests.smart_fork.world import Did
 from tests.support.cases import thorough_except_first
 
-pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
+pytestmark = [pytest.mark.usefixtures("command_model", "no_waiting"), pytest.mark.slow]
 #: The agents that begin families, in turn.
 FIRST = ("claude", "codex", "qwen")
 FAMILIES = 100

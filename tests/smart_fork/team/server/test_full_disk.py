@@ -71,6 +71,7 @@ def small(database, account, open_folder):
             db.execute("DROP TABLESPACE small")
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_the_server_is_said_and_the_same_command_completes_when_there_is_room(small, tmp_path, capsys):
     folder, team = small
     team.add("alice")

@@ -29,6 +29,8 @@ from tests.smart_fork.team.server.machines import serving
 from tests.smart_fork.team.server.test_cluster import until
 from tests.smart_fork.team.server.test_serve import Running
 
+pytestmark = pytest.mark.xdist_group("team-servers")
+
 
 def asked(address, path, token):
     return httpx2.get(f"{address}{path}", headers={"Authorization": f"Bearer {token}"})
@@ -44,6 +46,7 @@ def gauge(text, name):
     return float(re.search(rf"^smartfork_{name} (\S+)$", text, re.MULTILINE)[1])
 
 
+@pytest.mark.slow
 def test_an_admin_sees_how_much_was_asked_and_how_much_there_is(team, address):
     team.add("root", admin=True)
     team.add("ann")

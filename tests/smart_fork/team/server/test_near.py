@@ -85,6 +85,7 @@ def crowd(team, database, base):
     assert made.there() is None
 
 
+@pytest.mark.slow
 def test_a_large_project_is_looked_up_in_its_own_index_and_nothing_private_or_withdrawn_is_in_it(crowd):
     questions = unit(crowd.near_middles(12))
     for one in questions[:2]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from smart_fork.agents.claude.log import slug
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
@@ -19,6 +21,8 @@ from tests.indexer.masking.invented import ALNUM, HEX, TOKENS, UPPER
 from tests.indexer.transcripts.records import item, message, meta, result, use, user
 from tests.smart_fork.team.server.shop import index_all
 from tests.support.exhaustive import full_or_sample
+
+pytestmark = pytest.mark.slow
 
 #: So many secrets, of which each stands in another field of both logs, in so many exchanges; all kinds are among the fewer.
 PLANTED, EXCHANGES = full_or_sample((400, 20), (120, 6))

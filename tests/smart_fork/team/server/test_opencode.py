@@ -124,6 +124,7 @@ def test_what_is_deleted_everywhere_is_gone_but_for_what_was_said_since(alice, b
 
 
 @pytest.mark.parametrize("others", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
+@pytest.mark.slow
 def test_it_is_forked_for_another_agent_and_back(alice, bob, others):
     pushed = alice.team("push", written(alice, *LEFT), "--public", "--yes")
     crossed = bob.team("fork", pushed["session_id"], "--platform", others)["files"][0]

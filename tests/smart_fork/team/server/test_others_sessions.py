@@ -20,6 +20,8 @@ from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.team.server.machines import TeamMachine
 
+pytestmark = pytest.mark.slow
+
 SAID = ("add retry with backoff to the uploader", "The uploader retries five times now.")
 MORE = ("and the docs", "The docs say so.")
 ASKING = "--permission-mode default"

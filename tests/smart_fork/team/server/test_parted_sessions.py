@@ -16,6 +16,8 @@ from tests.smart_fork.team.server.test_killed_clients import shared_by, unmade
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 HERE, HERE_ANSWER = "and the tests", "They pass."
 
 

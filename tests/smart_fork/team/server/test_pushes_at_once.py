@@ -19,6 +19,8 @@ from tests.smart_fork.world import git
 from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = pytest.mark.slow
+
 PUSHES, ROUNDS = 4, full_or_sample(3, 1)
 
 

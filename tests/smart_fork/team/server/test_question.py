@@ -89,6 +89,7 @@ def test_what_is_pushed_is_found_once_the_worker_has_been_there(people, database
     assert (0,) == people.owned.execute(waiting, (people.key,)).fetchone()
 
 
+@pytest.mark.slow
 def test_what_is_private_changes_nothing_that_others_are_told(people):
     share(people, "alice", INVOICES)
     share(people, "alice", LOGIN)

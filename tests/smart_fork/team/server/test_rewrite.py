@@ -392,6 +392,7 @@ class Model:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=STEPS, data=st.data())
+@pytest.mark.slow
 def test_a_family_is_what_lists_would_be(team, steps, data):
     model, ids, numbers = Model(), [], iter(range(1_000_000))
 

@@ -41,6 +41,8 @@ from tests.support import forkserver
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("team-servers")]
+
 
 class Running:
     """A running server, started by `subprocess.Popen` or, faster, as a fork."""

@@ -22,6 +22,8 @@ from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_cluster import until
 from tests.smart_fork.team.server.test_serve import Running
 
+pytestmark = pytest.mark.xdist_group("team-servers")
+
 
 @pytest.fixture(scope="module")
 def primary(made, open_folder):
@@ -91,6 +93,7 @@ def found(client, team, words):
     return [hit.session.id for hit in hits(client, team, words)]
 
 
+@pytest.mark.slow
 def test_what_one_server_takes_the_other_finds_and_what_is_withdrawn_at_one_is_gone_at_the_other(
     servers, team, owner, replica
 ):
@@ -241,6 +244,7 @@ def test_a_database_that_is_no_replica_is_not_asked(primary):
         )
 
 
+@pytest.mark.slow
 def test_a_replica_of_the_servers_own_database_is_refused(open_folder):
     with pytest.raises(Usage, match="--read-dsn needs --dsn"):
         serve(ServerOptions("127.0.0.1:0", data=open_folder / "none", read_dsn="postgresql://x/y"), lambda told: None)

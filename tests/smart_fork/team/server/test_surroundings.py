@@ -22,6 +22,8 @@ from tests.smart_fork.team.server.test_cluster import until
 from tests.smart_fork.team.server.test_serve import Asker, Running, postmaster_of
 from tests.support.cases import thorough_except_first
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("team-servers")]
+
 ROOT = Path(__file__).resolve().parents[4]
 AS_ANOTHER = pytest.mark.skipif(os.geteuid() != 0, reason="only root serves as another user")
 

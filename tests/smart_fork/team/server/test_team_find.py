@@ -29,6 +29,8 @@ from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "retry with backoff in the uploader"
 
 

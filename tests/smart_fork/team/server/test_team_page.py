@@ -27,6 +27,8 @@ from tests.smart_fork.asking import opened
 from tests.smart_fork.team.server.machines import serving
 from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "retry with backoff in the uploader"
 HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(2)> \x1b[2J {{ 7 * 7 }} ghp_" + "a1B2" * 9
 SAID = (INVOICES[0], HOSTILE, *UPLOADER, "and the docs", "Done.")

@@ -14,6 +14,8 @@ from tests.smart_fork.team.server.test_unfinished_sessions import SHARED, broken
 from tests.smart_fork.world import Did
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 OTHER = {"claude": "codex", "codex": "claude"}
 
 

@@ -151,6 +151,7 @@ def test_an_address_means_its_last_part(text):
     assert ID == last_part(text)
 
 
+@pytest.mark.slow
 def test_of_two_that_a_session_goes_on_from_the_one_with_more_of_it_is_its_parent(alice):
     older = session_of(alice, "claude", PROMPT, ANSWER)
     root = alice.team("push", older, "--yes")

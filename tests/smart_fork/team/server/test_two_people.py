@@ -14,12 +14,12 @@ from smart_fork.forking.worker import LaunchedWorker
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.world import git
 
+pytestmark = pytest.mark.slow
 PROMPT, ANSWER = "add retry with backoff to the uploader", "The uploader retries five times now."
 MORE, MORE_ANSWER = "and the docs", "The docs say so."
 
 
 def said(agent: str, path: str | Path) -> list[str]:
-    """Return the texts of the messages in a log."""
     return [turn.text for _, turn in READERS[agent].read(Path(path)).session.messages]
 
 

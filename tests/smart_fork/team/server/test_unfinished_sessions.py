@@ -70,6 +70,7 @@ def broken_off(machine, agent):
 
 
 @pytest.mark.parametrize("agent", SHARED)
+@pytest.mark.slow
 def test_a_session_without_an_answer_is_shared_up_to_its_last_result_and_the_other_goes_on_from_there(
     alice, bob, agent
 ):

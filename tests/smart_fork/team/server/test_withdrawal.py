@@ -20,6 +20,8 @@ from tests.smart_fork.team.server.test_rewrite import dump
 from tests.smart_fork.team.server.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 SECRET = "quokkapassword7731"
 TOKEN, REDACTED = "ghp_" + "a1B2" * 9, "[REDACTED:github-token]"
 SAID = (

@@ -23,6 +23,8 @@ from tests.smart_fork.team.server.test_withdrawal import (
 from tests.smart_fork.world import Did, add_program
 from tests.support.cases import thorough_except_first
 
+pytestmark = pytest.mark.slow
+
 AS = ("qwen", "gemini", "copilot")
 
 
