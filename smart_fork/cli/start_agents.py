@@ -25,7 +25,7 @@ from smart_fork.forking.spawn import AgentStart
 from smart_fork.forking.spawn import spawn as start_all
 from smart_fork.forking.start import start
 from smart_fork.system.processes import Processes
-from smart_fork.workers.places import choose_place
+from smart_fork.workers.terminals import choose_place
 
 if TYPE_CHECKING:
     from smart_fork.forking.results import StartedWorker

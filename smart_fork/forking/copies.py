@@ -21,7 +21,6 @@ from indexer.errors import what_failed
 from indexer.kept_logs import CompressedFile, pieces
 from indexer.lazy import dataclass
 from indexer.safe_files import private_dir, remove, write_new
-from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import session_origins
@@ -169,25 +168,17 @@ def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
 
 
 def write_branch(
-    adapter: AgentAdapter, source: Path, becomes: NewSession, *, at: str | None, session: Session | None = None,
-    machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
+    session: Session, becomes: NewSession, *, at: str | None, machine: Machine | None = None,
+    excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> WrittenCopy:  # fmt: skip
     """Write a copy of a session up to message `at`, or of all finished turns, as the new session `becomes`.
 
-    With an `excerpt`, copy only its turns, then the kept turns of `others`. The log `source` is never changed, and not
-    read again if `session` is given.
+    With an `excerpt`, copy only its turns, then the kept turns of `others`. The session's log is never changed.
 
     Raises:
-        NotFound: the source is gone or has no conversation.
         ForkRefused: see `branch_point`; or a session with the new id exists.
     """
-    AGENTS.check_id(adapter.name, becomes.id, "new")
-    try:
-        session = session or adapter.read(source).session
-    except FileNotFoundError as error:
-        raise NotFound(f"The session's log is gone: {source}") from error
-    if session is None:
-        raise NotFound(f"Source session not found or empty: {adapter.id_of(source)}")
+    AGENTS.check_id(session.agent, becomes.id, "new")
     if excerpt:
         end, at = excerpt.end, session.turns[excerpt.end].id
     else:

@@ -238,10 +238,8 @@ def write_handover(
     handed, cwd = handover.handed, becomes.cwd or Path.cwd()
     place = HomePlace(str(cwd), str(Path.home()))
     with as_session(adapter.name, handover.said, place, source_id=handed.session_id) as session:
-        written = write_branch(
-            adapter, session.source_path, replace(becomes, cwd=cwd, title=becomes.title or handover.title),
-            session=session, at=None, machine=machine,
-        )  # fmt: skip
+        becomes = replace(becomes, cwd=cwd, title=becomes.title or handover.title)
+        written = write_branch(session, becomes, at=None, machine=machine)
     if not is_others(handed.session_id, source):
         return written
     written = replace(written, forget=partial(_forget, becomes.id, written.forget))

@@ -30,7 +30,7 @@ from smart_fork.forking.family import KnownRelations, known_relations, parents, 
 from smart_fork.forking.results import Family, LeftAt, Relative, RunningWorker
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
-from smart_fork.workers.places import note_ends
+from smart_fork.workers.liveness import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 

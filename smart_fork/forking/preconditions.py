@@ -40,9 +40,9 @@ from smart_fork.forking.worker import WorkerSpec, describe
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine, Processes, Running
-from smart_fork.workers.place import WorkerPlace
-from smart_fork.workers.places import is_alive
+from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.worker_terminal import WorkerPlace
 
 
 class WorkerLimit(ForkRefused):

@@ -37,9 +37,10 @@ from smart_fork.forking.start import PreparedWorker, prepare
 from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec
 from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.places import choose_place, is_alive
+from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Kind, Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.terminals import choose_place
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening

@@ -60,9 +60,10 @@ from smart_fork.repository.worktree import Worktree, empty_submodules
 from smart_fork.snippets import plain_name
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.place import WorkerLocation, WorkerPlace
-from smart_fork.workers.places import choose_place, undo_cut_off
+from smart_fork.workers.liveness import undo_cut_off
 from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.terminals import choose_place
+from smart_fork.workers.worker_terminal import WorkerLocation, WorkerPlace
 
 log = logging.getLogger(__name__)
 
@@ -460,9 +461,8 @@ class Attempt:
             written = write_handover(reader, content.handover, source, becomes, self.machine)
         else:
             written = write_branch(
-                reader, source.source_path, becomes, session=source, excerpt=content.excerpt, others=content.others,
-                at=plan.at, machine=self.machine,
-            )  # fmt: skip
+                source, becomes, excerpt=content.excerpt, others=content.others, at=plan.at, machine=self.machine
+            )
         self.otherwise(written.undo)
         if content.handover or content.others:
             through = content.point.message_id if content.point else ""

@@ -40,9 +40,9 @@ from smart_fork.repository.changes_since import SessionKnowledge
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Completed, Machine, Processes
-from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS
-from smart_fork.workers.place import Typist, WorkerLocation, WorkerPlace
 from smart_fork.workers.registry import Kind, WorkerRecord
+from smart_fork.workers.worker_terminal import SCREEN_SECONDS as TYPING_SECONDS
+from smart_fork.workers.worker_terminal import Typist, WorkerLocation, WorkerPlace
 
 if TYPE_CHECKING:
     from smart_fork.agents.screen import Screen

@@ -210,6 +210,6 @@ def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: 
 def _recover() -> None:
     if not has_registry():  # nothing is imported for nothing while the first call is awaited
         return
-    from smart_fork.workers.places import recover
+    from smart_fork.workers.liveness import recover
 
     recover()

@@ -33,7 +33,7 @@ from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import Compared
-from smart_fork.workers.places import is_alive
+from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Registry, WorkerRecord
 
 log = logging.getLogger(__name__)

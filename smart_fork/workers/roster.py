@@ -30,11 +30,11 @@ from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.answers import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
-from smart_fork.workers.place import ProcessPlace, location_of
-from smart_fork.workers.places import is_alive, place_of
+from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import ENDED_STATES, LIVE_STATES, Registry, State, Status, WorkerRecord
 from smart_fork.workers.session_matching import find_sessions
-from smart_fork.workers.terminals import TmuxPlace
+from smart_fork.workers.terminals import TmuxPlace, place_of
+from smart_fork.workers.worker_terminal import ProcessPlace, location_of
 
 PROMPT_CHARACTERS = 200
 #: Seconds for which a fork that answered in a process stays in the list of running workers.

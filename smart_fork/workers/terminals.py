@@ -1,4 +1,5 @@
-"""Terminals in which workers (agents that smart-fork started) run: a tmux window or an iTerm2 tab.
+"""Terminals in which workers (agents that smart-fork started) run: a tmux window or an iTerm2 tab; and the choice among
+all places to run.
 
 tmux: each project has one tmux session, each worker one window. tmux runs no shell if a command has two or more
 arguments. Two texts in these arguments are escaped: a trailing ``;``, which would separate commands, and ``#(…)`` in a
@@ -33,11 +34,15 @@ from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.starter import Delivery
-from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
+from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.workers.place import (
+from smart_fork.workers.registry import WorkerRecord
+from smart_fork.workers.worker_terminal import (
     KEYS,
+    BackgroundPlace,
+    HerePlace,
+    ProcessPlace,
     WorkerLocation,
     WorkerPlace,
     command_through_file,
@@ -46,7 +51,6 @@ from smart_fork.workers.place import (
     remove_command_file,
     require_ours,
 )
-from smart_fork.workers.registry import WorkerRecord
 
 TMUX_SECONDS = 10.0
 MAX_NAME_CHARACTERS = 40
@@ -423,3 +427,42 @@ def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
     except Exception as error:  # its own, those of its connection and of its protocol
         raise ProgramFailed(f"iTerm2 failed: {error}", INSTALL) from error
     return result
+
+
+# The choice among all kinds of places. A new kind is one class, and one line here.
+
+_OWN = AGENTS.in_background()
+PLACES: tuple[WorkerPlace, ...] = (
+    TmuxPlace(), ProcessPlace(), ITerm2Place(), *map(BackgroundPlace, _OWN, _OWN), HerePlace(),
+)  # fmt: skip
+
+
+def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
+    """Return the kind of place called `name`; without a name, tmux if it is installed, else a background process.
+
+    An installed agent without background sessions of its own also gets a background process.
+
+    Raises:
+        Usage: there is no such place.
+        ProgramMissing: the place needs a program that is not installed.
+    """
+    if name is None:
+        name = "tmux" if TmuxPlace().available(processes, env) else "process"
+    place = next((known for known in PLACES if known.name == name), None)
+    if place is None:
+        raise Usage(f"Unknown place to run: {name}", f"Places are: {', '.join(known.name for known in PLACES)}.")
+    if not place.available(processes, env):
+        if isinstance(place, ITerm2Place):
+            raise ProgramMissing("iTerm2 is not available", INSTALL)
+        if place.agent:
+            return ProcessPlace()
+        raise ProgramMissing(f"{name} is not installed", "Install it, or run the fork as a process.")
+    return place
+
+
+def place_of(worker: WorkerRecord) -> WorkerPlace:
+    """Return the kind of place in which a registered worker was started; raise `NotFound` for an unknown one."""
+    place = next((known for known in PLACES if known.name == worker.place), None)
+    if place is None:
+        raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")
+    return place

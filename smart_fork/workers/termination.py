@@ -28,10 +28,11 @@ from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.answers import WorkerClosed
 from smart_fork.workers.comparison import note_outcomes
-from smart_fork.workers.place import location_of
-from smart_fork.workers.places import is_alive, place_of, tree_of, undo_cut_off
+from smart_fork.workers.liveness import is_alive, tree_of, undo_cut_off
 from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
 from smart_fork.workers.roster import require
+from smart_fork.workers.terminals import place_of
+from smart_fork.workers.worker_terminal import location_of
 
 #: Seconds for a worker to end by itself, and to end when killed.
 GRACE_SECONDS, FORCE_SECONDS = 10.0, 5.0

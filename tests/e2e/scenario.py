@@ -53,7 +53,7 @@ def settled(machine: Machine, worker: Json) -> Json:
     key = "new_session_id" if "new_session_id" in worker else "session_id"
 
     def known() -> str | None:
-        machine.python("-c", "from smart_fork.workers.places import recover; recover()")  # as each server does first
+        machine.python("-c", "from smart_fork.workers.liveness import recover; recover()")  # as each server does first
         with Registry(machine.home / ".smart-fork" / "workers.db") as registry:
             return registry.get(worker["worker_id"]).session_id
 

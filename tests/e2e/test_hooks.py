@@ -10,7 +10,7 @@ import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.system.processes import Processes
-from smart_fork.workers.places import reconcile
+from smart_fork.workers.liveness import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log

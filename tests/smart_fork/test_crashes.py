@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.finding import sessions
 from smart_fork.system.processes import Processes
-from smart_fork.workers.places import reconcile
+from smart_fork.workers.liveness import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import eventually
 from tests.support.executables import shebang

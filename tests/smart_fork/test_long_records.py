@@ -78,11 +78,7 @@ def test_a_branch_has_it_as_it_is(log, reader, repo):
     session = reader.read(log).session
 
     made = write_branch(
-        reader,
-        log,
-        session=session,
-        at=None,
-        becomes=NewSession(AGENTS.starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
+        session, at=None, becomes=NewSession(AGENTS.starter_of(reader.name).new_id(), repo, datetime.now(UTC))
     )
 
     assert SHOWN == messages(reader.read(made.path).session)
@@ -97,9 +93,7 @@ def test_a_fork_within_a_budget_counts_it_as_long_as_it_is_and_has_only_how_long
     assert found.selection.tokens < 5_000
     assert found.selection.whole_tokens > 50_000
     made = write_branch(
-        reader,
-        log,
-        session=session,
+        session,
         at=None,
         becomes=NewSession(AGENTS.starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
         excerpt=found.excerpt,

@@ -13,7 +13,6 @@ import pytest
 from indexer.values import json_of
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import NewSession, stage_transcript
-from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import sessions
@@ -184,7 +183,7 @@ def test_a_fork_at_a_message_is_made_of_the_original(world, shop, born, tree):
     session = sessions.read(sessions.locate(born.stem))
 
     made = write_branch(
-        READERS["claude"], session.source_path, at=session.turns[3].id,
+        session, at=session.turns[3].id,
         becomes=NewSession("11111111-aaaa-4000-8000-000000000009", shop, NOW),
     )  # fmt: skip
 

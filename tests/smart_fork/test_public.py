@@ -18,8 +18,8 @@ from indexer.settings import WORKER_ID
 from smart_fork import public
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import ProcessPlace
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.worker_terminal import ProcessPlace
 from tests.smart_fork.forks import SESSION, plan_of, python
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import WordsModel

@@ -53,7 +53,7 @@ from smart_fork.page.sign_in import SignIn
 from smart_fork.server import create_server
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import RpcMessage
-from smart_fork.workers.places import recover
+from smart_fork.workers.liveness import recover
 from smart_fork.workers.registry import Registry
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.system.processes import Machine
-from smart_fork.workers.place import WorkerLocation
+from smart_fork.workers.worker_terminal import WorkerLocation
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
 

@@ -13,7 +13,7 @@ from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.preconditions import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.system.processes import Machine
-from smart_fork.workers.places import STARTING_SECONDS
+from smart_fork.workers.liveness import STARTING_SECONDS
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 

@@ -14,9 +14,9 @@ from smart_fork.agents.login_variables import note_variables
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.preconditions import NotLoggedIn, provisions
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import HerePlace, ProcessPlace, command_through_file
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.terminals import TmuxPlace
+from smart_fork.workers.worker_terminal import HerePlace, ProcessPlace, command_through_file
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 LISTED = "  --fork-session  Fork\n  auth  Manage authentication"

@@ -112,14 +112,7 @@ def distil(session, wanted: Budget, evidence=None):
 
 def written(session, excerpt, repo):
     """Return the written fork as its agent reads it, and as a cut reads it."""
-    made = write_branch(
-        READERS[session.agent],
-        session.source_path,
-        session=session,
-        at=None,
-        becomes=NewSession(NEW, repo, NOW),
-        excerpt=excerpt,
-    )
+    made = write_branch(session, at=None, becomes=NewSession(NEW, repo, NOW), excerpt=excerpt)
     return READERS[session.agent].read(made.path).session, load_with_tool(session.agent, made.path)
 
 

@@ -18,10 +18,11 @@ from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
-from smart_fork.workers.place import BackgroundPlace, WorkerLocation
-from smart_fork.workers.places import PLACES, choose_place, is_alive
+from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import WorkerReader
+from smart_fork.workers.terminals import PLACES, choose_place
+from smart_fork.workers.worker_terminal import BackgroundPlace, WorkerLocation
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, plan_of
 
 HELP = "--fork-session --session-id\n  stop|kill <id>    Stop a background session."
@@ -48,7 +49,7 @@ class Owner(FakeProcesses):
 @pytest.fixture(autouse=True)
 def listed_again(monkeypatch) -> None:
     """Let the list of sessions expire immediately; normally it is reused for half a second."""
-    monkeypatch.setattr("smart_fork.workers.place._KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.workers.worker_terminal._KNOWN_SECONDS", 0.0)
 
 
 @pytest.fixture

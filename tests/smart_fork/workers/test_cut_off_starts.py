@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.places import is_alive, undo_cut_off
+from smart_fork.workers.liveness import is_alive, undo_cut_off
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, worktrees
 from tests.smart_fork.forks import eventually, python

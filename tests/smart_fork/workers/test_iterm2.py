@@ -14,9 +14,9 @@ import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.workers.place import WorkerLocation
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.terminals import ITerm2Place, plan_tab
+from smart_fork.workers.worker_terminal import WorkerLocation
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 HOSTILE = ["--help", "it's", "$(touch pwned)", "two\nlines", ";", "\\", "\x1b[31m", "ü 😀", ""]

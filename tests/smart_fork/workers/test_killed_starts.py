@@ -18,7 +18,7 @@ import pytest
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.system.processes import Machine
-from smart_fork.workers.places import is_alive, reconcile, undo_cut_off
+from smart_fork.workers.liveness import is_alive, reconcile, undo_cut_off
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, remove_copies_of_gone
 from tests.smart_fork.forks import SESSION, eventually, said, snapshot

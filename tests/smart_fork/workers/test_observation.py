@@ -8,7 +8,7 @@ from indexer.values import seconds_in as moment
 from smart_fork.agents.log_tail import Activity, Tail
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.workers import roster
-from smart_fork.workers.places import BECOMING_SECONDS, STARTING_SECONDS
+from smart_fork.workers.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import Observation, WorkerReader, list_workers, read_worker
 from tests.smart_fork import screens

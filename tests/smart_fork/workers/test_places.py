@@ -16,10 +16,16 @@ import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import HerePlace, ProcessPlace, WorkerLocation, WorkerPlace, is_running, location_of
-from smart_fork.workers.places import choose_place, place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.terminals import TmuxPlace, session_name
+from smart_fork.workers.terminals import TmuxPlace, choose_place, place_of, session_name
+from smart_fork.workers.worker_terminal import (
+    HerePlace,
+    ProcessPlace,
+    WorkerLocation,
+    WorkerPlace,
+    is_running,
+    location_of,
+)
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python
 from tests.smart_fork.world import git
 

@@ -14,7 +14,7 @@ from indexer.runs import born
 from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.system.processes import Processes
-from smart_fork.workers.places import START_SECONDS, STARTING_SECONDS, reconcile, recover
+from smart_fork.workers.liveness import START_SECONDS, STARTING_SECONDS, reconcile, recover
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.session_matching import SEARCHED_SECONDS
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
@@ -112,7 +112,7 @@ def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registere
 
 def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_workers(registry, monkeypatch):
     """R-042: pane numbers begin anew with each tmux server."""
-    monkeypatch.setattr("smart_fork.workers.places.born", lambda *_: None)
+    monkeypatch.setattr("smart_fork.workers.liveness.born", lambda *_: None)
     taken, ours, unknown = (
         add(registry, pid=11, pane="%1"),
         add(registry, pid=12, pane="%2"),

@@ -15,9 +15,9 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination
-from smart_fork.workers.place import ProcessPlace, is_running, location_of
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
+from smart_fork.workers.worker_terminal import ProcessPlace, is_running, location_of
 from tests.smart_fork.forks import SESSION, eventually, plan_of
 from tests.smart_fork.terminals import PID, Stage
 

@@ -13,10 +13,9 @@ import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import ProcessPlace, WorkerLocation
-from smart_fork.workers.places import PLACES, choose_place
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.terminals import TmuxPlace, session_name
+from smart_fork.workers.terminals import PLACES, TmuxPlace, choose_place, session_name
+from smart_fork.workers.worker_terminal import ProcessPlace, WorkerLocation
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 PROCESSES = Processes()
@@ -43,7 +42,7 @@ def start(place, plan, worker) -> WorkerLocation:
     # Replaces whoever calls it.
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
-        "from smart_fork.workers.place import HerePlace\n"
+        "from smart_fork.workers.worker_terminal import HerePlace\n"
         "from smart_fork.system.processes import Processes\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
         "HerePlace().start(plan, None, Processes(), plan.environment(os.environ))"

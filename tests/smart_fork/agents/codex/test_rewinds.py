@@ -92,7 +92,7 @@ def asked(session_id: str) -> list[str]:
 def branched(thread: Thread) -> object:
     read = sessions.read(sessions.locate(thread.id))
     new = NewSession(NEW, thread.shop, datetime(2026, 1, 3))  # noqa: DTZ001 - as Codex names its logs
-    return write_branch(READERS["codex"], read.source_path, at=read.turns[-1].id, becomes=new)
+    return write_branch(read, at=read.turns[-1].id, becomes=new)
 
 
 def in_the_database(home: Path, session_id: str, path: Path) -> None:

@@ -1,6 +1,4 @@
-"""All kinds of places in which a worker (an agent that smart-fork started) can run, checks that workers are alive, and
-recovery after crashes.
-"""
+"""Checks that workers (agents that smart-fork started) are alive, and recovery after crashes."""
 
 from __future__ import annotations
 
@@ -16,56 +14,18 @@ import apsw
 from indexer.runs import born
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
-from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import remove_copy
 from smart_fork.agents.log_readers import READERS
-from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
+from smart_fork.errors import SmartForkError
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.place import BackgroundPlace, HerePlace, ProcessPlace, WorkerPlace, location_of
 from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.session_matching import find_sessions
-from smart_fork.workers.terminals import INSTALL, ITerm2Place, Panes, TmuxPlace
+from smart_fork.workers.terminals import Panes, place_of
+from smart_fork.workers.worker_terminal import location_of
 
 log = logging.getLogger(__name__)
-
-_OWN = AGENTS.in_background()
-PLACES: tuple[WorkerPlace, ...] = (
-    TmuxPlace(), ProcessPlace(), ITerm2Place(), *map(BackgroundPlace, _OWN, _OWN), HerePlace(),
-)  # fmt: skip
-
-
-def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
-    """Return the kind of place called `name`; without a name, tmux if it is installed, else a background process.
-
-    An installed agent without background sessions of its own also gets a background process.
-
-    Raises:
-        Usage: there is no such place.
-        ProgramMissing: the place needs a program that is not installed.
-    """
-    if name is None:
-        name = "tmux" if TmuxPlace().available(processes, env) else "process"
-    place = next((known for known in PLACES if known.name == name), None)
-    if place is None:
-        raise Usage(f"Unknown place to run: {name}", f"Places are: {', '.join(known.name for known in PLACES)}.")
-    if not place.available(processes, env):
-        if isinstance(place, ITerm2Place):
-            raise ProgramMissing("iTerm2 is not available", INSTALL)
-        if place.agent:
-            return ProcessPlace()
-        raise ProgramMissing(f"{name} is not installed", "Install it, or run the fork as a process.")
-    return place
-
-
-def place_of(worker: WorkerRecord) -> WorkerPlace:
-    """Return the kind of place in which a registered worker was started; raise `NotFound` for an unknown one."""
-    place = next((known for known in PLACES if known.name == worker.place), None)
-    if place is None:
-        raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")
-    return place
-
 
 #: A process that began later than this after its worker's registration only reuses the process id.
 START_SECONDS = 60.0
