@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from indexer import kept_logs
 from indexer.lazy import dataclass
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project
@@ -136,6 +135,8 @@ def _of_its_log(agent: AgentName, session_id: str, path: str, *, asked: bool) ->
     file = _file_of(path) if path else ""
     size = _size(file)
     if size is None:
+        from indexer import kept_logs  # nearly all sessions have their logs
+
         if kept_logs.find(agent, session_id) is not None:
             return ""
         return advice(

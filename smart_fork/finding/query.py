@@ -14,19 +14,16 @@ from dataclasses import field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from indexer.export import PieceRole
 from indexer.lazy import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import is_empty
+from smart_fork.finding.answer import Mode
 from smart_fork.finding.ranking import Score
-
-if TYPE_CHECKING:
-    from smart_fork.finding.answer import Mode
-    from smart_fork.finding.session_view import WroteLines
-
+from smart_fork.finding.session_view import WroteLines
 
 #: Only the beginning of a longer question is used.
 MAX_CHARACTERS = 4000

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-from indexer import default_embedder
 from indexer.embedder import DEFAULT_MODEL
 from indexer.export import export_path
 from indexer.masking import Masked, mask
@@ -375,6 +374,8 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 def _is_unknown(store: Searchable, text: str) -> bool:
     """Return True if half of a question's words, and at least `_TELLING`, are unknown to sessions and model."""
+    from indexer import default_embedder
+
     words = [word for word in words_of(text) if word.isalpha()]
     counts = store.sessions_with([f'"{word}"' for word in words])
     unknown = [word for word in words if not counts[f'"{word}"'] and not default_embedder.is_known(word)]

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer import kept_logs
 from indexer.errors import joined, what_failed
@@ -16,12 +15,15 @@ from indexer.export import export_path, parse_front_matter
 from indexer.lazy import dataclass
 from indexer.log_changes import forgotten
 from indexer.masking import Masked, beginning, mask
+from indexer.store.base import SessionRow
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
+from smart_fork.finding.index_access import known_index
+from smart_fork.finding.results import UNTRUSTED, edited_files, known_parents, parent_of, place_mark, title, written_by
 from smart_fork.finding.session_notes import noted_if_known
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.finding.session_view import CommitsMade, Conversation, Exported, Message, SessionNotes, resumed_part
@@ -29,9 +31,6 @@ from smart_fork.snippets import minute, printable, quoted
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
-
-if TYPE_CHECKING:
-    from indexer.store.base import SessionRow
 
 MIN_PREFIX = 8
 #: A line in a message that looks like the heading of a message.
@@ -213,8 +212,6 @@ def conversation(
         )
     author = repository_sessions.author_of(str(located.path or ""))
     if author:
-        from smart_fork.finding.results import UNTRUSTED, written_by
-
         notice = written_by([author], notice or UNTRUSTED)
     session = look_into(located)
     read = conversation_part(session, reading, notice=notice, resolved=resolved, owner=author)
@@ -229,10 +226,7 @@ def conversation(
 
 def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
     """Return the id of the session's parent, and the files that the session edited most, from the index."""
-    from smart_fork.finding.index_access import known_index
-    from smart_fork.finding.results import edited_files, known_parents, parent_of
-
-    family, edited = list["SessionRow"](), tuple[str, ...]()
+    family, edited = list[SessionRow](), tuple[str, ...]()
     with known_index() as store:
         if store and (row := store.session(session.agent, session.session_id)):
             family, edited = store.family(row.root_id) if session.own else [], edited_files(store, row)
@@ -284,8 +278,6 @@ def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
 
     Lines of a message that look like a message's heading are escaped.
     """
-    from smart_fork.finding.results import place_mark
-
     where = " ".join(printable(read.working_directory).splitlines()) or "directory unknown"
     if read.project_inferred_from and (mark := place_mark(read.project_inferred_from)):
         where = f"{where} ({mark})"
@@ -352,8 +344,6 @@ def conversation_part(
     session: Session, reading: ReadRange, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
     """Return the messages of a session in a range, with facts about it. `called` is a title for a log without one."""
-    from smart_fork.finding.results import title
-
     chosen, next_at = messages(session, reading)
     left = left_out(session)
     if next_at is not None and reading.characters is None:
@@ -406,8 +396,6 @@ def _may_be_told(located: Located) -> bool:
     """Return True if the caller may read a session's project, which the index or the log states."""
     if not call_context.limited():
         return True
-    from smart_fork.finding.index_access import known_index
-
     with known_index() as store:
         if store and (row := store.session(located.agent, located.session_id)):
             return permits(row)
@@ -451,8 +439,6 @@ def _in_logs(wanted: str) -> list[Located]:
 
 
 def _in_index(wanted: str) -> list[Located]:
-    from smart_fork.finding.index_access import known_index
-
     with known_index() as store:
         # These were not among the logs: whatever path the index remembers, nothing is there.
         return [Located(row.agent, row.session_id, None) for row in (store.find_sessions(wanted) if store else ())]

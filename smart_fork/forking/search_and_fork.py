@@ -11,7 +11,6 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from indexer.errors import joined
 from indexer.log_changes import Progress
@@ -25,7 +24,7 @@ from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.fork_worth import least_close
 from smart_fork.finding.ranking import LIKELY_SCORE
 from smart_fork.finding.request import MAX_LIMIT, OWN, FindRequest, check_score
-from smart_fork.finding.session_library import Library
+from smart_fork.finding.session_library import Library, Opening
 from smart_fork.finding.session_view import MUCH_TOKENS, Hit, score_in_words
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork
@@ -47,10 +46,6 @@ from smart_fork.forking.worker import NAME_CHARACTERS, name_of, unexpected
 from smart_fork.repository import worktree
 from smart_fork.snippets import one_of, shown
 from smart_fork.system.call_context import calling
-
-if TYPE_CHECKING:
-    from smart_fork.finding.session_library import Opening
-
 
 log = logging.getLogger(__name__)
 

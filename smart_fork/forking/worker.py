@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.errors import joined
 from indexer.lazy import dataclass
@@ -28,11 +27,15 @@ from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
+from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import LaunchKind
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.finding.session_view import resumed_part
+from smart_fork.forking.budget_choice import Selected
 from smart_fork.forking.copies import ForkPoint, MergedPart, WrittenCopy
+from smart_fork.forking.handover import Handover
+from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.repository import worktree
 from smart_fork.repository.change_summary import change_summary
@@ -43,13 +46,6 @@ from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers.registry import Kind, WorkerRecord
 from smart_fork.workers.worker_terminal import SCREEN_SECONDS as TYPING_SECONDS
 from smart_fork.workers.worker_terminal import Typist, WorkerLocation, WorkerPlace
-
-if TYPE_CHECKING:
-    from smart_fork.agents.screen import Screen
-    from smart_fork.forking.budget_choice import Selected
-    from smart_fork.forking.handover import Handover
-    from smart_fork.forking.request import Budget, ForkRequest
-
 
 #: Words and characters of a name made from a prompt, with room for a number after it.
 NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3

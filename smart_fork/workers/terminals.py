@@ -324,19 +324,6 @@ PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """An iTerm2 tab to open: its title, and the command to run in it (`hands_over`), with directory and environment."""
-
-    title: str
-    hands_over: Mapping[str, Any]
-
-
-def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Tab:
-    """Return the iTerm2 tab to open for a worker: it runs the command of `plan`."""
-    return Tab(plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)})
-
-
 class ITerm2Place(WorkerPlace):
     """A new tab in the front window of iTerm2, as a worker's place."""
 
@@ -352,8 +339,8 @@ class ITerm2Place(WorkerPlace):
     ) -> WorkerLocation:
         if not plan.cwd.is_dir():
             raise NotFound(f"No such directory: {plan.cwd}")
-        tab = plan_tab(plan, worker, env)
-        command = shlex.join(command_through_file(worker, tab.hands_over))
+        title, hands_over = plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)}
+        command = shlex.join(command_through_file(worker, hands_over))
 
         async def open_tab(app: Any, connection: Any) -> tuple[str, int | None]:
             import iterm2
@@ -364,11 +351,11 @@ class ITerm2Place(WorkerPlace):
                 session = window.current_tab.current_session
             else:
                 session = (await window.async_create_tab(command=command)).current_session
-            await session.async_set_name(tab.title)
+            await session.async_set_name(title)
             return session.session_id, int(await session.async_get_variable("pid") or 0) or None
 
         session_id, pid = _in_iterm2(open_tab)
-        return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
+        return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{title}”", worker_id=worker.id)
 
     def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """Return a text after the worker's end; its last output is lost, because the tab closes."""

@@ -15,7 +15,7 @@ import pytest
 from indexer.settings import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.terminals import ITerm2Place, plan_tab
+from smart_fork.workers.terminals import ITerm2Place
 from smart_fork.workers.worker_terminal import WorkerLocation
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
@@ -104,13 +104,6 @@ def running() -> FakeProcesses:
 TAB = WorkerLocation("ABC-1", 4242, attach="the tab", worker_id="w-1")
 
 
-def test_the_plan_is_the_command_its_directory_and_its_environment(worker, repo):
-    tab = plan_tab(plan_of(HOSTILE, repo), worker, ENV)
-
-    assert {"argv": HOSTILE, "cwd": str(repo), "env": ENV} == tab.hands_over
-    assert "fix ]0;x it" == tab.title
-
-
 @pytest.mark.parametrize("window", [True, False])
 def test_what_opens_becomes_exactly_the_plan(worker, repo, monkeypatch, window):
     """F-104, X-002: iTerm2 is given our own words only, and the file that says the rest removes itself."""
@@ -131,6 +124,7 @@ def test_what_opens_becomes_exactly_the_plan(worker, repo, monkeypatch, window):
     assert (HOSTILE, str(repo), ENV) == (arguments, cwd, {name: env[name] for name in ENV})
     assert set(env) - set(ENV) <= {"LC_CTYPE", "PWD", "__CF_USER_TEXT_ENCODING"}
     assert ("ABC-1", 4242, worker.id) == (started.terminal_id, started.pid, started.worker_id)
+    assert "iTerm2, tab “fix ]0;x it”" == started.attach
     assert [] == list((repo.parent / ".smart-fork/logs/workers").iterdir())
 
 
