@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from indexer.lazy import late
 from indexer.masking.blocks import asks_for_one
 from indexer.masking.secrets import answered, key_lines
+from indexer.safe_files import open_regular
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.commands import command_of
@@ -128,8 +129,6 @@ class ReadSource(AgentAdapter):
     def stated(self, path: Path) -> Record:
         """Return the JSON object in the small file `path`; empty if there is none."""
         try:
-            from indexer.safe_files import open_regular
-
             with open_regular(path) as file:
                 return dict_in(json_in(file.read(_MAX_FILE_BYTES)))
         except OSError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import DEPTH, WORKER_ID
@@ -17,7 +16,7 @@ from indexer.values import dict_in, json_at
 from smart_fork.agents import AGENTS
 from smart_fork.agents.settings import is_variable
 
-_MAX_NAMES = 100
+_FILE, _MAX_NAMES = "variables.json", 100
 
 
 def noted_variables(agent: AgentName) -> tuple[str, ...]:
@@ -46,15 +45,9 @@ def note_variables(env: Mapping[str, str], agents: Iterable[str] | None = None, 
     said = {agent: names for agent, names in (before | now).items() if names}
     if said != before:
         with suppress(OSError):
-            replace_file(
-                private_dir(_names_file().parent) / _names_file().name, [json.dumps(said).encode()], durable=False
-            )
-
-
-def _names_file() -> Path:
-    return state_home() / "variables.json"
+            replace_file(private_dir(state_home()) / _FILE, [json.dumps(said).encode()], durable=False)
 
 
 def _noted() -> dict[str, list[str]]:
-    lists = dict_in(json_at(_names_file())).items()
+    lists = dict_in(json_at(state_home() / _FILE)).items()
     return {agent: [one for one in names if is_variable(one)] for agent, names in lists if isinstance(names, list)}

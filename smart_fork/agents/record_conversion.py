@@ -17,7 +17,7 @@ import orjson
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cuts.model import PATH_FIELDS, is_fixed_field
+from smart_fork.agents.cuts.model import MAX_DEPTH, PATH_FIELDS, is_fixed_field
 
 #: Replacements of the project's root and the home. The third escapes these characters in a person's text.
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"
@@ -28,8 +28,6 @@ _MARKED = re.compile(f"{LITERAL}({_MARKS})|{ROOT}|{HOME}")
 _BEGINS = r"(?:(?<=://)|(?<=\\[bfnrt])|(?<= [ab])|(?<![\w.~%+@/\\-]))"
 #: It ends before any character that would make another name of it. The full stop of a sentence would not.
 _ENDS = r"(?![\w~%+@-]|\.+[\w~%+@-])"
-#: No record is deeper.
-_DEPTH = 64
 
 
 class HomePlace(NamedTuple):
@@ -193,7 +191,7 @@ class Converter(Codec):
         """Return the value of the field `name` with `change` applied to its texts and the names of inner fields."""
         if name in PATH_FIELDS and isinstance(value, str):
             return change(value)
-        if is_fixed_field(name, value) or depth >= _DEPTH:
+        if is_fixed_field(name, value) or depth >= MAX_DEPTH:
             return value
         if isinstance(value, str):
             return change(value)
@@ -226,7 +224,7 @@ def _names(record: Record, signs: Collection[bytes] | None) -> bool:
 
 def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
     """Return a value with each text in it replaced by `mark`."""
-    if isinstance(value, str) or depth >= _DEPTH:
+    if isinstance(value, str) or depth >= MAX_DEPTH:
         return mark
     if isinstance(value, list):
         return [all_texts(part, mark, depth + 1) for part in value]

@@ -31,6 +31,11 @@ COMPACTS: Mapping[str, Any] = {"compacts": True}
 PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder; empty for a link, which leads elsewhere."""
+    return [] if folder.is_symlink() else [one for one in sorted(folder.rglob("*")) if one.is_file()]
+
+
 class RecordFacts(NamedTuple):
     """Facts about a record that a cut (removal of turns) needs, besides its text, tool calls and results.
 

@@ -15,7 +15,7 @@ from smart_fork.agents.claude.fold import CODEC, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
 from smart_fork.errors import NotFound
 
 #: The fields that show a first line of Claude Code. Summaries and file snapshots, which may come first, have the last
@@ -124,8 +124,7 @@ class ClaudeCutter(TreeCutter):
         return [] if requests else [line]
 
     def files_of(self, path: Path) -> list[Path]:
-        folder = path.with_suffix("")
-        return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
+        return files_below(path.with_suffix(""))
 
     def stores(self, session_id: str) -> list[Path]:
         found = (home / "file-history" / session_id for home in HOME.folders())

@@ -25,7 +25,6 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "task_complete": {"repeating": True},
     "compacted": {"repeating": True, "compacts": True},
 }
-_NOTHING: Mapping[str, Any] = {}
 #: The kinds of records at the beginning of a turn; they belong to the records after them.
 _BEGINS = ("task_started", "turn_context", "world_state")
 #: The kinds of records about the whole session, which would be wrong in a part of it.
@@ -104,7 +103,7 @@ def _turn(number: int, record: Record, kept: LinePlace | bytes, *, inherited: bo
         says=(f"item:{payload['id']}",) if item and isinstance(payload.get("id"), str) else (),
         timestamp=str(record.get("timestamp") or ""),
         kept=kept,
-        meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
+        meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), {}),
         repeats=_keys_repeated(payload) if kind == "event_msg" else (),
         key=mark(orjson.dumps(payload)) if item else "",
         inherited=inherited,

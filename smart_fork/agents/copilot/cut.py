@@ -22,7 +22,7 @@ from smart_fork.agents.cuts.cutter import RawLine
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.foreign_database import erase
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter, files_below
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Copilot CLI does not find a session without the first event.
@@ -116,10 +116,7 @@ class CopilotCutter(TreeCutter):
         return (f"call:{own}",) if own else ()
 
     def files_of(self, path: Path) -> list[Path]:
-        folder = path.parent
-        if path.name != EVENTS or folder.is_symlink():
-            return []
-        return [one for one in folder.rglob("*") if one.is_file() and one != path]
+        return [one for one in files_below(path.parent) if one != path] if path.name == EVENTS else []
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
         """Return new contents for files beside a log, without names and rewind points of removed prompts (`keys`)."""

@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
-from pathlib import Path
 
 from indexer.safe_files import private_dir, state_home, write_new
 from indexer.transcripts.texts import strip_boilerplate, title_of
@@ -53,7 +52,7 @@ def _mark(title: str) -> str:
     return f"{_PREFIX}{mark(comparable_title(title).encode('utf-8', 'surrogatepass'))}"
 
 
-_BYTES = 32
+_FILE, _BYTES = "marks.key", 32
 #: The key of a process that has not saved a key.
 _PASSING = secrets.token_bytes(_BYTES)
 _KNOWN: dict[tuple[str | None, ...], bytes] = {}
@@ -67,18 +66,14 @@ def mark(data: bytes) -> str:
 def keep_key() -> None:
     """Save the key of the digests, so that marks made from now on can be compared later."""
     with suppress(FileExistsError):
-        write_new(private_dir(state_home()) / _file().name, [secrets.token_bytes(_BYTES)])
+        write_new(private_dir(state_home()) / _FILE, [secrets.token_bytes(_BYTES)])
 
 
 def _digest_key() -> bytes:
     home = tuple(map(os.environ.get, ("SMART_FORK_HOME", "HOME")))  # asked for each record: no `Path` is made for that
     if home not in _KNOWN:
         try:
-            _KNOWN[home] = _file().read_bytes()[: blake2b.MAX_KEY_SIZE]
+            _KNOWN[home] = (state_home() / _FILE).read_bytes()[: blake2b.MAX_KEY_SIZE]
         except OSError:
             return _PASSING
     return _KNOWN[home]
-
-
-def _file() -> Path:
-    return state_home() / "marks.key"

@@ -27,7 +27,7 @@ from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.records import CODEC, Memory, answers_in, is_context, typed_in
-from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, files_below
 
 #: The fields about the whole conversation, in the first record or in changes.
 ABOUT = ("summary", "memoryScratchpad")
@@ -151,8 +151,7 @@ class GeminiCutter(TreeCutter):
         if not PLAIN.fullmatch(session):
             return []
         folders = (path.parent / session, path.parents[1] / f"tool-outputs/session-{session}")
-        found = (one for folder in folders if not folder.is_symlink() for one in sorted(folder.rglob("*")))
-        return [one for one in found if one.is_file()]
+        return [one for folder in folders for one in files_below(folder)]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Return the files of the `removed` turns: long results, sub-agents' logs, and hard links of the log."""

@@ -13,7 +13,7 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.qwen.fold import CODEC, is_typed, parts_of, typed_in
 from smart_fork.agents.qwen.log import agents_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
 
 
 class QwenCutter(TreeCutter):
@@ -54,8 +54,7 @@ class QwenCutter(TreeCutter):
         return text_in(dict_in(dict_in(record.get("systemPayload")).get("uiEvent")).get("response_text"))
 
     def files_of(self, path: Path) -> list[Path]:
-        folder = agents_of(path)
-        return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
+        return files_below(agents_of(path))
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Return the logs of the sub-agents that the `removed` turns' calls began."""
