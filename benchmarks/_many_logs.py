@@ -22,7 +22,7 @@ def measure(folder: Path) -> dict[str, Any]:
     """A home with `LOGS` small logs in `folder`, indexed, then refreshed again and again."""
     from indexer.refresh import complete
     from indexer.safe_files import index_db
-    from indexer.store.sqlite import SqliteStore
+    from indexer.store.sqlite import Store
     from smart_fork.agents.claude import HOME
     from smart_fork.agents.log_readers import READERS
 
@@ -32,7 +32,7 @@ def measure(folder: Path) -> dict[str, Any]:
         _append(projects, number, range(1))
     long = LOGS - 1
     _append(projects, long, range(1, LONG_LOG))
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     assert complete(store, READERS, None, patience=0.0).sessions == LOGS
 
     listing, unchanged = _by_turns(

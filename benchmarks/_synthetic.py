@@ -16,7 +16,7 @@ from indexer.arrays import np
 from indexer.export import Chunk
 from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, Words
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn
 
@@ -49,7 +49,7 @@ class Question(NamedTuple):
 class SyntheticIndex:
     """Grows an index to a given number of chunks. `vectors` are those of the chunks, by chunk number from 1."""
 
-    def __init__(self, store: SqliteStore, folder: Path, most: int, model: str) -> None:
+    def __init__(self, store: Store, folder: Path, most: int, model: str) -> None:
         self._store = store
         self._random = np.random.default_rng(42)
         self._sentences = _sentences(self._random)

@@ -49,7 +49,7 @@ def _indexed(sample: int) -> dict[str, Any]:
 
     from indexer.refresh import complete
     from indexer.safe_files import index_db
-    from indexer.store.sqlite import SqliteStore
+    from indexer.store.sqlite import Store
     from smart_fork.agents.log_readers import READERS
 
     logging.disable()
@@ -58,7 +58,7 @@ def _indexed(sample: int) -> dict[str, Any]:
     _only_decode(paths)  # from here on everybody finds the files in memory
     baseline = min(seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS))
 
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     started = time.perf_counter()
     report = complete(store, READERS, None, patience=0.0)
     reading = time.perf_counter() - started

@@ -60,11 +60,11 @@ def opened(asked: Namespace, folder: Path) -> Labelled:
     from indexer.log_changes import Report, changed_logs
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.safe_files import index_db
-    from indexer.store.sqlite import SqliteStore
+    from indexer.store.sqlite import Store
     from smart_fork.agents.log_readers import READERS
 
     laid_out = live_in(asked.corpus, asked.home, folder)
-    store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()
+    store, embedder, report = Store(index_db()), configured_embedder(), Report()
     read_logs(store, READERS, changed_logs(store, READERS, report), report)
     embed_waiting(store, embedder, report, progress=progress)
     lines = asked.also.read_text(encoding="utf-8").splitlines() if asked.also else []

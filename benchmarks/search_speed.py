@@ -26,7 +26,7 @@ from _synthetic import Question, SyntheticIndex
 from indexer.arrays import np
 from indexer.default_embedder import LightEmbedder
 from indexer.project import Project
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.search import search
 
@@ -60,7 +60,7 @@ def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
     sizes, queries = (QUICK_SIZES, 200) if asked.quick else (SIZES, 1000)
     figures: dict[str, Any] = {"sizes": []}
     embedder = LightEmbedder()
-    store = SqliteStore(folder / "state/index.db")
+    store = Store(folder / "state/index.db")
     index = SyntheticIndex(store, folder / "code", sizes[-1], embedder.model)
     for size in sorted({*sizes, COLD_SIZE}):
         built = seconds(lambda size=size: index.grow(size))  # type: ignore[misc]
@@ -73,7 +73,7 @@ def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
     return figures
 
 
-def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, count: int) -> dict[str, Any]:
+def _warm(index: SyntheticIndex, store: Store, embedder: LightEmbedder, count: int) -> dict[str, Any]:
     """Searches in one process, each after the embedding of its query; every other one over all projects."""
     names = ("embedding", "scan", "scoped", "global", "nearest", "one_phrasing", "also")
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -106,13 +106,13 @@ def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, co
     }
 
 
-def _search(store: SqliteStore, project: Project | None, intent: str, vector: bytes) -> None:
+def _search(store: Store, project: Project | None, intent: str, vector: bytes) -> None:
     scope = store.scope(project, ("claude",), automated=False)
     found = search(store, Query(intent, scope, 5, project is None), lambda _: [vector])
     assert found.mode == "hybrid", found.error
 
 
-def _asked(store: SqliteStore, question: Question, embedder: LightEmbedder) -> float:
+def _asked(store: Store, question: Question, embedder: LightEmbedder) -> float:
     """The processor's seconds for a question in all its phrasings, in its repository: embedding and search."""
 
     def embed(texts: Sequence[str]) -> Sequence[bytes]:
@@ -133,7 +133,7 @@ def _exact(index: SyntheticIndex, query: Any) -> set[int]:
     return {row + 1 for row in nearest.tolist()}
 
 
-def _cold(index: SyntheticIndex, store: SqliteStore, folder: Path, runs: int = 7) -> dict[str, float]:
+def _cold(index: SyntheticIndex, store: Store, folder: Path, runs: int = 7) -> dict[str, float]:
     """Whole processes, ours and the baseline in turn; the first round only warms the caches."""
     times: tuple[list[float], list[float]] = ([], [])
     for (intent, *_), project, _ in index.queries(runs + 1):

@@ -22,8 +22,8 @@ from indexer.refresh import read_named, read_rest, read_some
 from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, keep_run, moment
 from indexer.safe_files import index_db, index_root, private_dir, state_home
 from indexer.schedule import Schedule, Watcher
-from indexer.store.base import Store
 from indexer.store.damage import DamagedIndexError, open_sound
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents
 from indexer.transcripts.model import AgentName
 

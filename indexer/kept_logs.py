@@ -29,7 +29,7 @@ from indexer.lazy import dataclass
 from indexer.locks import held
 from indexer.safe_files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.settings import Setting
-from indexer.store.base import Store
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
 from indexer.transcripts.model import AgentName
 

@@ -15,7 +15,8 @@ from indexer.export import export_names, export_path
 from indexer.lazy import dataclass
 from indexer.masking import VERSION as MASKS_VERSION
 from indexer.safe_files import checkpoints_dir
-from indexer.store.base import SeenFile, Store
+from indexer.store.base import SeenFile
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import Agents, LogFile, is_there
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import READER_VERSION

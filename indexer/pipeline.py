@@ -35,7 +35,8 @@ from indexer.outcome import Outcome, acts, authored_by, edited_paths, edits_of, 
 from indexer.parallel_reading import read_ahead
 from indexer.project import Project, begun_at, guest_of, is_within, project_of
 from indexer.repositories import recorded, repository_of
-from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
+from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Words
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import REWOUND, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
 from indexer.transcripts.line_hashes import noting

@@ -210,10 +210,9 @@ def text_of_regular(file: Path, most: int = _MAX_BYTES) -> str:
         OSError: the file cannot be read, is no regular file, or is larger.
     """
     with open_regular(file) as opened:
-        text = opened.read(most + 1)
-    if len(text) > most:
-        raise OSError(f"{file} is too large")
-    return os.fsdecode(text)
+        if os.fstat(opened.fileno()).st_size > most:
+            raise OSError(f"{file} is not a regular file, or is too large")
+        return os.fsdecode(opened.read(most))
 
 
 #: The beginning of the key of a project that is known by a commit only. Keys of directories begin with a slash.

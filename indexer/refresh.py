@@ -25,8 +25,9 @@ from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs, save_session
 from indexer.project import Project
 from indexer.runs import recorded
 from indexer.safe_files import index_db, index_root, state_home
-from indexer.store.base import Reading, Scope, SessionRow, Store, Words
+from indexer.store.base import Reading, Scope, SessionRow, Words
 from indexer.store.damage import remove_older
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.line_hashes import noting
 from indexer.transcripts.model import AgentName

@@ -15,7 +15,7 @@ import orjson
 
 from indexer.errors import what_failed
 from indexer.log_changes import Report
-from indexer.store.base import Store
+from indexer.store.sqlite import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
 
 #: Names of the counts that `LastRun` and `Report` have in common.

@@ -264,14 +264,14 @@ _MAX_UNPACKED_BYTES, _MAX_WINDOW_BYTES = 2 << 30, 64 << 20
 _PIECE_BYTES = 1 << 20
 
 
-def open_regular(path: Path | str) -> IO[bytes]:
+def open_regular(path: Path | str) -> io.BufferedReader:
     """Open `path` for reading, uncompressed. A FIFO, socket or directory raises `OSError` instead of blocking."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"not a regular file: {path}")
-    file = os.fdopen(descriptor, "rb", buffering=1 << 16)
-    return io.BufferedReader(_Unpacked(file), 1 << 16) if str(path).endswith(COMPRESSED) else file
+    compressed = str(path).endswith(COMPRESSED)
+    return io.BufferedReader(_Unpacked(os.fdopen(descriptor, "rb")) if compressed else io.FileIO(descriptor), 1 << 16)
 
 
 class _Unpacked(io.RawIOBase):

@@ -77,13 +77,13 @@ class SmartFork:
         from indexer.log_changes import Report, changed_logs
         from indexer.pipeline import embed_waiting, read_logs
         from indexer.safe_files import index_db, private_dir, state_home
-        from indexer.store.sqlite import SqliteStore
+        from indexer.store.sqlite import Store
         from smart_fork.agents.log_readers import READERS
         from smart_fork.finding.commits import note_commits
 
         started = time.perf_counter()
         private_dir(state_home())
-        store, report = SqliteStore(index_db()), Report()
+        store, report = Store(index_db()), Report()
         try:
             read_logs(store, READERS, changed_logs(store, READERS, report), report)
             embed_waiting(store, self.embedder, report)
@@ -112,12 +112,12 @@ class SmartFork:
         """Ask by words alone ("lexical") or by meaning alone ("vector")."""
         from indexer.project import project_of
         from indexer.safe_files import index_db
-        from indexer.store.sqlite import SqliteStore
+        from indexer.store.sqlite import Store
         from smart_fork.agents.log_readers import READERS
         from smart_fork.finding import search
         from smart_fork.finding.query import Query, plain
 
-        store = SqliteStore(index_db())
+        store = Store(index_db())
         try:
             scope = store.scope(project_of(moment.clone), READERS.names, automated=False)
             query = Query(plain(moment.question.text), scope, DEPTH)

@@ -1,13 +1,13 @@
-"""The interface of the search index: the values that it stores and returns, whatever the database."""
+"""The values that the search index stores and returns, and the interface that a search uses (`Searchable`)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
-from indexer.export import Chunk, Voices
+from indexer.export import Chunk
 from indexer.lazy import dataclass
 from indexer.outcome import Authored, Edits, MetError, Outcome
 from indexer.project import Project
@@ -308,148 +308,3 @@ class Searchable(Protocol):
 
     def session_count(self) -> int:
         """Return the number of sessions. Each search needs it, and `counts` would be too slow."""
-
-
-class Store(Searchable, Protocol):
-    """The whole interface of an index. A session is written in one transaction, so readers see only whole sessions."""
-
-    def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
-        """Return the size, time, inode and reader version with which logs were read, by path. `paths` limits them."""
-
-    def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
-        """Return the position at which readers of `version` stopped in a log; `None` if the log was replaced."""
-
-    def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
-        """Store the result of reading a log, and the `document` of its session, after a call of `publish`.
-
-        Return False, without this call, if another log has a newer copy of the session.
-        """
-
-    def sources(self) -> list[tuple[AgentName, str, str]]:
-        """Return agent, session id and log path of each session with a log, newest first."""
-
-    def read_again(self, directory: str) -> int:
-        """Mark the logs of sessions in or below `directory` to be read again. Return the number of these sessions."""
-
-    def forget_files(self, paths: Iterable[str]) -> None:
-        """Remove deleted logs from the index. Their sessions stay, with another log or without one."""
-
-    def forget_session(self, agent: AgentName, session_id: str) -> bool:
-        """Remove a session, and skip its logs from now on. Return False if it is unknown. `erase` removes its text."""
-
-    def without_log(self) -> list[SessionRow]:
-        """Return the sessions whose agents have deleted the logs."""
-
-    def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
-        """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes old texts."""
-
-    def owe_erasing(self) -> None:
-        """Record that text is about to be deleted and must be erased, even after a kill of the process."""
-
-    def understood(self) -> dict[AgentName, Understood]:
-        """Return for each agent how many of its records the readers know."""
-
-    def odd_logs(self) -> list[tuple[str, str]]:
-        """Return the path of each file that has no record although it is named like a log, with the reason."""
-
-    def owes_erasing(self) -> bool:
-        """Return True if deleted text may still be in the database files."""
-
-    def erase(self, seconds: float | None = None) -> bool:
-        """Erase deleted text from the database files, with the index's lock held. Return True if none is left.
-
-        Return False if a reader still uses the old content, or if erasing would take longer than `seconds`.
-        """
-
-    def read_forgotten(self) -> None:
-        """Mark the logs of forgotten sessions to be read again, because a person has undone the forgetting."""
-
-    def forked(self) -> set[tuple[AgentName, str]]:
-        """Return agent and id of each session that shares its beginning with another one."""
-
-    def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
-        """Store commits of sessions: for each the session's row, the commit's name and its masked message."""
-
-    def began(self, scope: Scope, row: int) -> tuple[int, str]:
-        """Return the highest row in scope above `row` (0 without one), and when the first of these sessions began."""
-
-    def use_model(self, model: str, dimensions: int) -> bool:
-        """Prepare the index for vectors of `model`. Return True if vectors of another model were deleted."""
-
-    def waiting(
-        self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
-    ) -> list[tuple[int, str]]:  # fmt: skip
-        """Return at most `limit` chunks without a vector as (id, text), one of those with equal text.
-
-        First come the `wanted` ones, then the first chunks of exchanges (prompts with answers), then the last ones,
-        then others. Among equals, chunks in the index's parts `first_parts` come first, then the newest.
-        """
-
-    def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
-        """Return the float32 vectors of these chunks, for those that have one."""
-
-    def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
-        """Store float32 vectors by chunk id, also for chunks with an equal text. Return the number of chunks."""
-
-    def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
-        """Return the scope of a search in `project` (`None`: all), and in sessions of programs if `automated`."""
-
-    def voices(self, place: Placement) -> Voices | None:
-        """Return at which positions of a chunk's text another role begins, and which; `None` if unknown."""
-
-    def lines(self, place: Placement) -> Lines | None:
-        """Return the lines of a chunk in its session's export; `None` if unknown."""
-
-    def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Return the session's row for each log with a record, by path; `None` for a log without a session."""
-
-    def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
-        """Return the session with exactly this id, or `None`."""
-
-    def find_sessions(self, prefix: str) -> list[SessionRow]:
-        """Return the sessions with an id that begins with `prefix`, newest first."""
-
-    def family(self, root_id: str) -> list[SessionRow]:
-        """Return all sessions of a family (a session and its forks, which share a beginning), oldest first."""
-
-    def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
-        """Return the rows in `scope` for work outside a session's own repository, by the session's row (in `homes`)."""
-
-    def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
-        """Return the files that these sessions edited, by session. Sessions without edits are missing."""
-
-    def most_edited(self, session: int) -> list[str]:
-        """Return the files that a session edited. Files with the most edits that added lines come first."""
-
-    def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
-        """Return the lines that sessions in scope added to files with these base names, in any folder, by session."""
-
-    def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
-        """Return the errors that sessions in scope met, if their lines have one of these hashes, by session."""
-
-    def directories(self) -> list[str]:
-        """Return all directories of sessions, without links, and the main directories of their repositories."""
-
-    def projects(self) -> list[str]:
-        """Return the main directories of all projects in which a person has started a session, last used first."""
-
-    def holdings(self, scope: Scope | None = None) -> list[Holding]:
-        """Count sessions by project, agent, day and outcome."""
-
-    def families(self, limit: int) -> list[str]:
-        """Return the root ids of at most `limit` families (sessions with their forks), last used first."""
-
-    def counts(self, scope: Scope | None = None) -> Counts:
-        """Count the content of the whole index. `scope` limits the counts of sessions and chunks."""
-
-    def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
-        """Return how many first chunks of exchanges (prompts with answers) are in scope, and how many have a vector."""
-
-    def meta(self, key: str) -> str:
-        """Return the value that `set_meta` stored under `key`, or ""."""
-
-    def set_meta(self, key: str, value: str) -> None:
-        """Store a fact about the index under `key`, such as the name of its embedding model."""
-
-    def close(self) -> None:
-        """Close the index's database."""

@@ -17,7 +17,7 @@ import apsw
 from indexer.errors import IndexerError, is_damage
 from indexer.locks import IndexBusyError, only_writer
 from indexer.store.schema import BUSY_MILLISECONDS, OlderIndexError, opening, renaming
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class DamagedIndexError(IndexerError):
 
 
 @contextmanager
-def open_sound(path: Path) -> Iterator[SqliteStore]:
+def open_sound(path: Path) -> Iterator[Store]:
     """Open the index for this block. First replace one that is too old, or too damaged to be opened.
 
     Raises:
@@ -65,12 +65,12 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
             store.close()
 
 
-def _opened(path: Path) -> tuple[SqliteStore, int]:
+def _opened(path: Path) -> tuple[Store, int]:
     """Open the index, and replace it if it is damaged. Return the open index with the inode of its file."""
     with opening(path):
         inode = path.stat().st_ino if path.exists() else 0
         try:
-            return SqliteStore(path), path.stat().st_ino
+            return Store(path), path.stat().st_ino
         except Exception as error:
             if not is_damage(error) and not isinstance(error, OlderIndexError):
                 raise
@@ -78,7 +78,7 @@ def _opened(path: Path) -> tuple[SqliteStore, int]:
     if set_aside(path, inode, found) is None:
         raise found if isinstance(found, OlderIndexError) else DamagedIndexError(found, None) from found
     with opening(path):
-        store = SqliteStore(path)
+        store = Store(path)
         if isinstance(found, OlderIndexError):
             store.owe_erasing()  # what was set aside goes when all is read again
         return store, path.stat().st_ino

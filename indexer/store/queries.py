@@ -7,11 +7,10 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from indexer.export import Voices
 from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
 from indexer.project import Project, head_of, host_of, is_within
 from indexer.repositories import known
@@ -34,6 +33,9 @@ from indexer.store.schema import with_vectors
 from indexer.store.vectors import numbers
 from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName
+
+if TYPE_CHECKING:
+    from indexer.export import Voices
 
 _SESSION = ", ".join(("id", *SessionRow._fields[1:]))
 #: Condition for rows of sessions, as opposed to rows of their work in other repositories.
@@ -78,9 +80,11 @@ class StoreReading:
         return self.db.execute(sql, values).fetchall()
 
     def meta(self, key: str) -> str:
+        """Return the value that `set_meta` stored under `key`, or ""."""
         return str(self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).get or "")
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
+        """Return the scope of a search in `project` (`None`: all), and in sessions of programs if `automated`."""
         rows = self._all(
             "SELECT parts.id, agent, automated, project, key, root FROM parts JOIN projects ON projects.id = project"
         )
@@ -201,6 +205,7 @@ class StoreReading:
         return having
 
     def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
+        """Return the float32 vectors of these chunks, for those that have one."""
         from indexer.store import nearest
 
         if not self.meta("model"):
@@ -235,6 +240,7 @@ class StoreReading:
         return [Placement._make(row) for row in self._all(f"SELECT {_PLACEMENT} FROM placements {condition}", values)]  # noqa: S608
 
     def lines(self, place: Placement) -> Lines | None:
+        """Return the lines of a chunk in its session's export; `None` if unknown."""
         # One statement: the lines and the export in which they count are of the same moment.
         rows = self._all(
             "SELECT first_line, last_line, export FROM placements JOIN sessions ON sessions.id = session "
@@ -244,6 +250,7 @@ class StoreReading:
         return Lines._make(rows[0]) if rows else None
 
     def voices(self, place: Placement) -> Voices | None:
+        """Return at which positions of a chunk's text another role begins, and which; `None` if unknown."""
         rows = self._all(
             "SELECT voices FROM placements WHERE session = ? AND position = ? AND chunk = ? AND voices NOT NULL",
             (place.session, place.position, place.chunk),
@@ -257,48 +264,59 @@ class StoreReading:
         return {row.row: row for row in self._sessions(f"id IN ({numbers(rows)})", ())}
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
+        """Return the highest row in scope above `row` (0 without one), and when the first of these sessions began."""
         sql = f"SELECT ifnull(max(id), 0), ifnull(min(started), '') FROM sessions WHERE {_within(scope)} AND id > ?"  # noqa: S608
         ((last, started),) = self._all(sql, (row,))
         return last, started
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
+        """Return the session's row for each log with a record, by path; `None` for a log without a session."""
         named = "SELECT path, session FROM files WHERE path = ? AND skipped NOT LIKE ? || '%'"
         return dict(self.db.executemany(named, [(path, NO_LOG) for path in paths]))
 
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
+        """Return the session with exactly this id, or `None`."""
         return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
 
     def without_log(self) -> list[SessionRow]:
+        """Return the sessions whose agents have deleted the logs."""
         return self._sessions(f"path = '' AND {_ITSELF}", ())
 
     def find_sessions(self, prefix: str) -> list[SessionRow]:
+        """Return the sessions with an id that begins with `prefix`, newest first."""
         condition = f"substr(lower(session_id), 1, length(?1)) = ?1 AND {_ITSELF} ORDER BY last_activity DESC, id"
         return self._sessions(condition, (prefix.lower(),))
 
     def forked(self) -> set[tuple[AgentName, str]]:
+        """Return agent and id of each session that shares its beginning with another one."""
         several = f"SELECT root_id FROM sessions WHERE {_ITSELF} GROUP BY root_id HAVING count(*) > 1"  # noqa: S608
         parents = "SELECT parent_id FROM sessions"
         condition = f"session_id IN ({parents}) OR root_id IN ({several})"
         return set(self._all(f"SELECT agent, session_id FROM sessions WHERE {_ITSELF} AND ({condition})"))  # noqa: S608
 
     def family(self, root_id: str) -> list[SessionRow]:
+        """Return all sessions of a family (a session and its forks, which share a beginning), oldest first."""
         return self._sessions(f"root_id = ? AND {_ITSELF} ORDER BY started, session_id", (root_id,))
 
     def directories(self) -> list[str]:
+        """Return all directories of sessions, without links, and the main directories of their repositories."""
         both = "SELECT resolved_cwd AS one FROM sessions UNION SELECT repo_root FROM sessions"
         return [one for (one,) in self._all(f"SELECT one FROM ({both}) WHERE one <> ''")]  # noqa: S608 - constant
 
     def projects(self) -> list[str]:
+        """Return the main directories of all projects in which a person has started a session, last used first."""
         sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd) AS root FROM sessions
             WHERE origin = 'person' AND root <> '' GROUP BY root ORDER BY max(last_activity) DESC, root"""
         return [root for (root,) in self._all(sql)]
 
     def holdings(self, scope: Scope | None = None) -> list[Holding]:
+        """Count sessions by project, agent, day and outcome."""
         sql = f"""SELECT coalesce(nullif(repo_root, ''), resolved_cwd), agent, substr(last_activity, 1, 10), outcome,
             count(*), max(last_activity) FROM sessions WHERE {_within(scope)} GROUP BY 1, 2, 3, 4"""  # noqa: S608
         return [Holding._make(row) for row in self._all(sql)]
 
     def families(self, limit: int) -> list[str]:
+        """Return the root ids of at most `limit` families (sessions with their forks), last used first."""
         sql = """SELECT root_id FROM sessions WHERE root_id <> '' AND home IS NULL GROUP BY root_id HAVING count(*) > 1
             ORDER BY max(last_activity) DESC, root_id LIMIT ?"""
         return [root for (root,) in self._all(sql, (limit,))]
@@ -310,20 +328,24 @@ class StoreReading:
         ]
 
     def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
+        """Return the rows in `scope` for work outside a session's own repository, by the session's row (in `homes`)."""
         found = self._sessions(f"home IN ({numbers(homes)}) AND part IN ({numbers(scope.parts)})", ())
         return {row.home: row for row in found if row.home}
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
+        """Return the files that these sessions edited, by session. Sessions without edits are missing."""
         rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({numbers(sessions)})")  # noqa: S608
         return {session: Edits(tuple(json.loads(files)), until) for session, files, until in rows}
 
     def most_edited(self, session: int) -> list[str]:
+        """Return the files that a session edited. Files with the most edits that added lines come first."""
         sql = """SELECT edited.value FROM edits, json_each(files) AS edited LEFT JOIN authored
             ON authored.session = edits.session AND file = edited.value WHERE edits.session = ?
             GROUP BY edited.key ORDER BY count(file) DESC, edited.key DESC"""
         return [file for (file,) in self._all(sql, (session,))]
 
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
+        """Return the lines that sessions in scope added to files with these base names, in any folder, by session."""
         rows = self._all(
             "SELECT session, exchange, turn, moment, file, lines FROM authored JOIN sessions ON id = session "  # noqa: S608
             f"WHERE name IN (SELECT value FROM json_each(?)) AND part IN ({numbers(scope.parts)})",
@@ -335,6 +357,7 @@ class StoreReading:
         return dict(found)
 
     def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
+        """Return the errors that sessions in scope met, if their lines have one of these hashes, by session."""
         rows = self._all(
             "SELECT session, line, exchange, turn, fate, by FROM errors JOIN sessions ON id = session "  # noqa: S608
             f"WHERE line IN ({', '.join('?' * len(lines))}) AND part IN ({numbers(scope.parts)})",
@@ -349,6 +372,7 @@ class StoreReading:
         return int(self._all("SELECT count(*) FROM sessions")[0][0])
 
     def counts(self, scope: Scope | None = None) -> Counts:
+        """Count the content of the whole index. `scope` limits the counts of sessions and chunks."""
         where = _within(scope)
         only = "1" if scope is not None else _ITSELF
         sessions = self._all(f"SELECT count(*) FROM sessions WHERE {where} AND {only}")[0][0]  # noqa: S608
@@ -359,6 +383,7 @@ class StoreReading:
         return Counts(sessions, embedded + waiting, embedded, files, dict(skipped), broken, self.meta("updated_at"))
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
+        """Return how many first chunks of exchanges (prompts with answers) are in scope, and how many have a vector."""
         ((number, embedded),) = self._all(
             f"SELECT count(*), coalesce(sum(block <> 0), 0) FROM chunks WHERE {_within(scope)} "  # noqa: S608 - constants and integers
             f"AND id IN (SELECT chunk FROM placements AS place WHERE {_BEGINS})"
@@ -366,6 +391,11 @@ class StoreReading:
         return int(number), int(embedded)
 
     def waiting(self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()) -> list[tuple[int, str]]:
+        """Return at most `limit` chunks without a vector as (id, text), one of those with equal text.
+
+        First come the `wanted` ones, then the first chunks of exchanges (prompts with answers), then the last ones,
+        then others. Among equals, chunks in the index's parts `first_parts` come first, then the newest.
+        """
         # One for all that share a text and so a vector. Among equals, people's sessions and the newest come first.
         return self._all(
             f"""
@@ -393,6 +423,7 @@ class StoreReading:
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:
+        """Return for each agent how many of its records the readers know."""
         versions: dict[AgentName, list[str]] = {}
         for agent, version in self._all("SELECT DISTINCT agent, version FROM sessions WHERE version <> ''"):
             versions.setdefault(agent, []).append(version)
@@ -400,6 +431,7 @@ class StoreReading:
         return {agent: Understood(records, unknown, tuple(versions.get(agent, ()))) for agent, records, unknown in rows}
 
     def odd_logs(self) -> list[tuple[str, str]]:
+        """Return the path of each file that has no record although it is named like a log, with the reason."""
         return self._all("SELECT path, skipped FROM files WHERE skipped LIKE ? || '%' ORDER BY path", (NO_LOG,))
 
 

@@ -28,28 +28,35 @@ _WORD = re.compile(r"\w+")
 _SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "export")
 
 
-class SqliteStore(StoreReading):
-    """The index in an SQLite file. `StoreReading` has the methods that only read. Use one object for each thread."""
+class Store(StoreReading):
+    """The index in an SQLite file. `StoreReading` has the methods that only read. Use one object for each thread.
+
+    A session is written in one transaction, so readers see only whole sessions.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(connect(path))
         self.path = path
 
     def close(self) -> None:
+        """Close the index's database."""
         self.db.close()
 
     def set_meta(self, key: str, value: str) -> None:
+        """Store a fact about the index under `key`, such as the name of its embedding model."""
         self.db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
 
     # -- logs and sessions -----------------------------------------------------------------------------------------
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
+        """Return the size, time, inode and reader version with which logs were read, by path. `paths` limits them."""
         every = "SELECT path, size, mtime_ns, inode, version FROM files"
         named = [(path,) for path in paths or ()]
         rows = self.db.execute(every) if paths is None else self.db.executemany(f"{every} WHERE path = ?", named)
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
+        """Return the position at which readers of `version` stopped in a log; `None` if the log was replaced."""
         row = self.db.execute(
             "SELECT offset, lines, probe, state FROM files "
             "WHERE path = ?1 AND version = ?2 AND inode = ifnull(?3, inode)",
@@ -58,6 +65,10 @@ class SqliteStore(StoreReading):
         return Checkpoint(*row) if row else None
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
+        """Store the result of reading a log, and the `document` of its session, after a call of `publish`.
+
+        Return False, without this call, if another log has a newer copy of the session.
+        """
         with immediate(self.db):
             session, rank, wins = None, "", False
             if document is not None:
@@ -73,6 +84,7 @@ class SqliteStore(StoreReading):
         return wins
 
     def sources(self) -> list[tuple[AgentName, str, str]]:
+        """Return agent, session id and log path of each session with a log, newest first."""
         return self._all(
             "SELECT sessions.agent, session_id, sessions.path FROM sessions "
             "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = '' "
@@ -80,6 +92,7 @@ class SqliteStore(StoreReading):
         )
 
     def read_again(self, directory: str) -> int:
+        """Mark the logs of sessions in or below `directory` to be read again. Return the number of these sessions."""
         below = directory.rstrip("/")
         at = "{0} = ?1 OR substr({0}, 1, ?2) = ?1 || '/'"
         place = f"{at.format('cwd')} OR {at.format('resolved_cwd')}"
@@ -90,6 +103,7 @@ class SqliteStore(StoreReading):
         return len(rows)
 
     def forget_files(self, paths: Iterable[str]) -> None:
+        """Remove deleted logs from the index. Their sessions stay, with another log or without one."""
         with immediate(self.db):
             for path in paths:
                 for (session,) in self._all("DELETE FROM files WHERE path = ? RETURNING session", (path,)):
@@ -97,6 +111,7 @@ class SqliteStore(StoreReading):
                         self._leave_log(session, path)
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
+        """Remove a session, and skip its logs from now on. Return False if it is unknown. `erase` removes its text."""
         row = self.db.execute("SELECT id FROM sessions WHERE agent = ? AND session_id = ?", (agent, session_id)).get
         if row is None:
             return False
@@ -106,6 +121,7 @@ class SqliteStore(StoreReading):
         return True
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
+        """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes old texts."""
         with immediate(self.db):
             owe_erasing(self.db)
             self._remove_guests(session)
@@ -128,12 +144,18 @@ class SqliteStore(StoreReading):
             self._write_commits(session, part, keep=False)
 
     def owe_erasing(self) -> None:
+        """Record that text is about to be deleted and must be erased, even after a kill of the process."""
         owe_erasing(self.db)
 
     def owes_erasing(self) -> bool:
+        """Return True if deleted text may still be in the database files."""
         return owes_erasing(self.db)
 
     def erase(self, seconds: float | None = None) -> bool:
+        """Erase deleted text from the database files, with the index's lock held. Return True if none is left.
+
+        Return False if a reader still uses the old content, or if erasing would take longer than `seconds`.
+        """
         if seconds is not None and self.path.stat().st_size > seconds * BYTES_PER_SECOND:
             return not owes_erasing(self.db)
         return erase(self.db)
@@ -160,6 +182,7 @@ class SqliteStore(StoreReading):
         self.db.execute("DELETE FROM sessions WHERE id = ?", (row,))
 
     def read_forgotten(self) -> None:
+        """Mark the logs of forgotten sessions to be read again, because a person has undone the forgetting."""
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
@@ -307,6 +330,7 @@ class SqliteStore(StoreReading):
         self.db.execute("INSERT OR REPLACE INTO session_work(rowid, part, names) VALUES(?, ?, ?)", work)
 
     def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
+        """Store commits of sessions: for each the session's row, the commit's name and its masked message."""
         known = "INSERT OR REPLACE INTO commits SELECT id, ?2, ?3 FROM sessions WHERE id = ?1 RETURNING session"
         with immediate(self.db):
             rows = {row for (row,) in self.db.executemany(known, commits)}
@@ -410,6 +434,7 @@ class SqliteStore(StoreReading):
     # -- vectors ---------------------------------------------------------------------------------------------------
 
     def use_model(self, model: str, dimensions: int) -> bool:
+        """Prepare the index for vectors of `model`. Return True if vectors of another model were deleted."""
         with_vectors(self.db)
         if self.meta("model") == model:
             return False
@@ -423,6 +448,7 @@ class SqliteStore(StoreReading):
         return bool(before)
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
+        """Store float32 vectors by chunk id, also for chunks with an equal text. Return the number of chunks."""
         from indexer.store.nearest import coded
 
         of_part: defaultdict[int, dict[int, bytes]] = defaultdict(dict)

@@ -24,8 +24,9 @@ from indexer.log_changes import VERSION, Progress, deleted_logs, forgotten
 from indexer.pipeline import document_of
 from indexer.safe_files import index_db
 from indexer.store import damage, vectors
-from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.base import Scope, SessionRow
 from indexer.store.queries import StoreReading
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import LogFile
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json, progress_bar, say, working

@@ -33,7 +33,7 @@ from smart_fork.snippets import ago
 
 if TYPE_CHECKING:
     from indexer.log_changes import Progress
-    from indexer.store.base import Store
+    from indexer.store.sqlite import Store
     from smart_fork.finding.answer import Indexed, IndexStatus
     from smart_fork.repository.history import AboutProject
 

@@ -18,7 +18,7 @@ from indexer.locks import only_writer
 from indexer.refresh import erase_owed
 from indexer.safe_files import index_db, open_regular
 from indexer.store.base import SessionRow
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.cuts import snapshots, titles
@@ -392,7 +392,7 @@ def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason
             yield FileWithCutText(str(path), tuple(sorted(all_words(said))), reason)
 
 
-def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[str]:
+def _indexed(store: Store, row: SessionRow, gone: Collection[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
     there = words_and_runs(text.encode() for text in (row.title, row.headline, *store.texts(chunks).values()))
     found = there.intersection(gone)

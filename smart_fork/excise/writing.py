@@ -29,7 +29,7 @@ from indexer.refresh import erase_owed
 from indexer.safe_files import DISK, Disk, index_db, replace_file
 from indexer.store.base import Document, Reading, SessionRow, Words
 from indexer.store.schema import VectorsUnavailableError
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
@@ -347,7 +347,7 @@ def _kept_again(tool: str, path: Path) -> None:
         kept_logs.remove(file.agent, session_id)
 
 
-def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
+def _read_again(store: Store, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
     """Index logs again. Return how many, and the known vectors by number of their unchanged passages."""
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
@@ -369,16 +369,16 @@ def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, 
     return len(files), [(chunk, known[text]) for chunk, text in texts.items() if text in known]
 
 
-def _texts(store: SqliteStore, rows: Iterable[SessionRow]) -> dict[int, str]:
+def _texts(store: Store, rows: Iterable[SessionRow]) -> dict[int, str]:
     return store.texts({place.chunk for row in rows for place in store.placements_of(row.row)})
 
 
-def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
+def _row_of(store: Store, tool: str, location: str) -> SessionRow | None:
     agent = _agent_of(tool, location)
     return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
 
 
-def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
+def _empty(store: Store, row: SessionRow, file: LogFile) -> None:
     """Remove the text of a session from the index, since its log has no prompt left."""
     rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
     project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)

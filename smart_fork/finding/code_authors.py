@@ -20,7 +20,8 @@ from typing import Any
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.outcome import Authored
-from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.base import Scope, SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import MIN_LINE_BYTES, comparable_lines, line_hashes, split_hashes
 from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause

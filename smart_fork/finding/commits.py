@@ -24,7 +24,8 @@ from indexer.project import Project, project_of
 from indexer.refresh import read_changed
 from indexer.safe_files import index_db
 from indexer.settings import Setting
-from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.base import Scope, SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import comparable_lines
 from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import is_within
-from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
+from indexer.store.base import Placement, Searchable, SessionRow, Similarities
+from indexer.store.sqlite import Store
 from smart_fork import session_origins
 from smart_fork.finding.query import Matches, Query, QueryWords, is_of_this_branch, names_of, words_of
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point

@@ -18,7 +18,8 @@ from indexer.lazy import dataclass
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project
 from indexer.repositories import recorded
-from indexer.store.base import SessionRow, Store
+from indexer.store.base import SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Cache
 from indexer.values import seconds_in
 from smart_fork.agents import repository_sessions

@@ -11,7 +11,7 @@ import apsw
 from indexer.errors import IndexerError, is_damage, next_step, what_failed
 from indexer.safe_files import index_db
 from indexer.store.damage import DamagedIndexError, open_sound
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.errors import IndexUnavailable, advice
 
 
@@ -20,8 +20,8 @@ class _OfThread(threading.local):
     it.
     """
 
-    store: SqliteStore | None = None
-    between: tuple[SqliteStore, int] | None = None
+    store: Store | None = None
+    between: tuple[Store, int] | None = None
     held: ExitStack | None = None
 
 
@@ -43,7 +43,7 @@ def kept_open() -> Iterator[None]:
 
 
 @contextmanager
-def opened() -> Iterator[SqliteStore]:
+def opened() -> Iterator[Store]:
     """Open the index for the block, and close it afterwards. A missing index is created.
 
     A thread that has the index open gets the open one again.
@@ -69,7 +69,7 @@ def opened() -> Iterator[SqliteStore]:
         raise unavailable(error) from error
 
 
-def _kept(using: ExitStack) -> SqliteStore | None:
+def _kept(using: ExitStack) -> Store | None:
     """Return the index that `kept_open` keeps open, unless another file has replaced it. `using` closes it after an
     error.
     """
@@ -83,7 +83,7 @@ def _kept(using: ExitStack) -> SqliteStore | None:
     return between[0]
 
 
-def _opened(using: ExitStack) -> SqliteStore:
+def _opened(using: ExitStack) -> Store:
     try:
         return using.enter_context(open_sound(index_db()))
     except (IndexerError, OSError, ImportError) as error:
@@ -98,7 +98,7 @@ def _inode() -> int:
 
 
 @contextmanager
-def known_index() -> Iterator[SqliteStore | None]:
+def known_index() -> Iterator[Store | None]:
     """Open the index for the block; yield `None` without a usable index. No index is created."""
     with suppress(IndexUnavailable), ExitStack() as stack:
         try:

@@ -25,9 +25,9 @@ from indexer.runs import LastRun, next_run
 from indexer.safe_files import index_db, index_root, private_dir, state_home
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
-from indexer.store.base import Counts, Scope, SeenFile, Store
+from indexer.store.base import Counts, Scope, SeenFile
 from indexer.store.schema import VectorsUnavailableError
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
@@ -351,7 +351,7 @@ def index_status() -> IndexStatus:
         )  # fmt: skip
 
 
-def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
+def indexed(store: Store, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
     """Summarize an index run from its `report`, with the content of the index after the run.
 
     `before` has the logs as the index knew them: it shows which logs were read. The caller adds the total time.

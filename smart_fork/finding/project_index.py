@@ -17,7 +17,7 @@ from indexer.embedder import ModelUnavailableError, reporting_loading
 from indexer.project import Project, is_within, resolve
 from indexer.safe_files import index_db
 from indexer.store.base import Scope, SessionRow
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.evidence import relatives
@@ -51,7 +51,7 @@ class ProjectIndex:
         self.engine, self.path, self.caller, self._everywhere = engine, path, caller, everywhere
         self.elsewhere = elsewhere
         self._held = ExitStack()
-        self._store: SqliteStore | None = None
+        self._store: Store | None = None
         self._states: dict[tuple[AgentName, str] | None, Refreshed] = {}
         self._embeddings: dict[tuple[str, ...], QuestionEmbeddings] = {}
         self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
@@ -87,7 +87,7 @@ class ProjectIndex:
                 self.settle()
 
     @contextmanager
-    def index(self) -> Iterator[SqliteStore]:
+    def index(self) -> Iterator[Store]:
         """Open the index for the block, and keep it open for later blocks. An error in the block closes it.
 
         Raises:
@@ -103,7 +103,7 @@ class ProjectIndex:
                 raise
 
     @property
-    def store(self) -> SqliteStore:
+    def store(self) -> Store:
         """Return the open index, inside a ``with self.index()`` block."""
         assert self._store is not None  # noqa: S101 - it is open
         return self._store

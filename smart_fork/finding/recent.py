@@ -16,7 +16,8 @@ from indexer.masking import Masked
 from indexer.project import Project
 from indexer.runs import FailedLog
 from indexer.safe_files import index_db
-from indexer.store.base import SessionRow, Store
+from indexer.store.base import SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
 from indexer.transcripts.model import AgentName, Origin, Session
 from smart_fork.agents import AGENTS, repository_sessions

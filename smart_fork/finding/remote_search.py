@@ -13,7 +13,8 @@ from typing import Literal, Protocol
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.store.base import Placement, SessionRow, Store
+from indexer.store.base import Placement, SessionRow
+from indexer.store.sqlite import Store
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.evidence import family_of
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from indexer.embedder import DEFAULT_MODEL
 from indexer.export import export_path
 from indexer.masking import Masked, mask
-from indexer.store.base import Counts, Placement, Searchable, SessionRow, Store
+from indexer.store.base import Counts, Placement, Searchable, SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import naming_work
 from smart_fork import session_origins

@@ -18,7 +18,8 @@ from indexer.errors import is_damage
 from indexer.export import export_path, is_export
 from indexer.masking import mask
 from indexer.project import project_of
-from indexer.store.base import Placement, Scope, SessionRow, Store
+from indexer.store.base import Placement, Scope, SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode

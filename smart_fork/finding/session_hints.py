@@ -18,7 +18,8 @@ from indexer.lazy import dataclass
 from indexer.masking import mask, shorten
 from indexer.outcome import Fate
 from indexer.project import resolve
-from indexer.store.base import SessionRow, Store
+from indexer.store.base import SessionRow
+from indexer.store.sqlite import Store
 from indexer.transcripts.actions import edited_by, patch_in
 from indexer.transcripts.line_hashes import PAIRS, error_signatures, split_hashes, text_hashes
 from indexer.transcripts.model import AgentName

@@ -36,7 +36,7 @@ from smart_fork.workers.registry_file import has_registry
 
 if TYPE_CHECKING:
     from indexer.store.base import SeenFile, SessionRow
-    from indexer.store.sqlite import SqliteStore
+    from indexer.store.sqlite import Store
 
 _T = TypeVar("_T")
 #: Characters quoted of the last message that a fork shares with its parent.
@@ -73,7 +73,7 @@ def lineage(reference: str) -> Family:
 def forks_of(session: Session) -> tuple[Relative, ...]:
     """Return the forks of a session that was read already, in order of creation."""
 
-    def forks(store: SqliteStore | None) -> tuple[Relative, ...]:
+    def forks(store: Store | None) -> tuple[Relative, ...]:
         known = _known(session, store)
         if known.is_alone(session):
             return ()
@@ -82,7 +82,7 @@ def forks_of(session: Session) -> tuple[Relative, ...]:
     return _with_index(forks)
 
 
-def _with_index(told: Callable[[SqliteStore | None], _T]) -> _T:
+def _with_index(told: Callable[[Store | None], _T]) -> _T:
     with known_index() as store:
         return told(store)
     return told(None)
@@ -101,7 +101,7 @@ class _Known(NamedTuple):
         return not others and session.session_id not in self.found.forks.values()
 
 
-def _known(asked: Session, store: SqliteStore | None) -> _Known:
+def _known(asked: Session, store: Store | None) -> _Known:
     """Collect the family of the session `asked` from logs, worker registry, recorded handovers, and index."""
     workers = _workers()
     found = known_relations(asked, workers)
@@ -112,7 +112,7 @@ def _known(asked: Session, store: SqliteStore | None) -> _Known:
     return _Known(relatives(asked, project.root, found), found, workers)
 
 
-def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
+def _told(asked: Session, known: _Known, store: Store | None) -> Family:
     family, found, workers = known
     telling = _Telling(store, found, asked)
     if call_context.limited():  # a fork may work elsewhere; there it is as if its log were gone
@@ -224,7 +224,7 @@ def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int
 class _Telling:
     """Reads facts about sessions: from the index if the log is unchanged since indexing, otherwise from the log."""
 
-    def __init__(self, store: SqliteStore | None, found: KnownRelations, asked: Session) -> None:
+    def __init__(self, store: Store | None, found: KnownRelations, asked: Session) -> None:
         self._store, self._found = store, found
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
         self._read: dict[Path, Session | None] = {asked.source_path: asked}

@@ -35,7 +35,8 @@ from smart_fork.page.renderer import PageValues
 from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
-    from indexer.store.base import Placement, Store
+    from indexer.store.base import Placement
+    from indexer.store.sqlite import Store
 
 Became = Literal["same", "more", "another", "gone"]
 _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")

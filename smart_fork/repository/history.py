@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from indexer.lazy import dataclass, late
 from indexer.outcome import Edits
 from indexer.project import Checkout, Project, Unproven, is_within, listed_worktrees, resolve, top_of
 from indexer.repositories import known, recorded
-from indexer.safe_files import state_home
+from indexer.safe_files import open_regular, state_home
 from indexer.transcripts.model import Session
 from indexer.values import Value, seconds_in, value
 from smart_fork.errors import SmartForkError
@@ -143,15 +142,11 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
 def _end_of(file: Path, most: int = 1 << 12) -> str:
     """Return the last `most` bytes of a regular file as text; empty if it is missing or no regular file."""
     try:
-        opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open_regular(file) as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - most))
+            return os.fsdecode(stream.read(most))
     except (OSError, ValueError):
         return ""
-    with os.fdopen(opened, "rb") as stream:
-        info = os.fstat(opened)
-        if not stat.S_ISREG(info.st_mode):
-            return ""
-        stream.seek(max(0, info.st_size - most))
-        return os.fsdecode(stream.read(most))
 
 
 def dated(said: bytes) -> Iterator[tuple[str, int]]:

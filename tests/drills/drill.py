@@ -24,7 +24,7 @@ from indexer.default_embedder import DIMENSIONS, LightEmbedder
 from indexer.embedder import Embedder
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.instance import announced
 from smart_fork.cli.service.token import token
@@ -104,7 +104,7 @@ def fresh(folder: Path, embedder: Embedder | None = None) -> dict[str, Any]:
     """What an index made at once of these logs holds. Nobody in this process may index meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SMART_FORK_HOME", str(folder))
-        with closing(SqliteStore(index_db())) as store:
+        with closing(Store(index_db())) as store:
             complete(store, READERS, embedder or Quick(), patience=0)
         return content(index_db())
 

@@ -15,7 +15,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root, state_home
 from indexer.store import damage
 from indexer.store.damage import DamagedIndexError, kept, open_sound, remove_older
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.overview import overview
 from smart_fork.errors import RegistryUnavailable
@@ -48,7 +48,7 @@ PLACES = full_or_sample(40, 12)
 def indexed():
     """Logs, and their index."""
     every = write_logs()
-    with closing(SqliteStore(index_db())) as store:
+    with closing(Store(index_db())) as store:
         complete(store, READERS, Quick(), patience=0)
     return every
 
@@ -89,10 +89,10 @@ def a_foreign_log_beside_it() -> None:
 
 def a_lost_log_beside_it() -> None:
     """What the last run wrote is only in the write-ahead log, and that is gone."""
-    with closing(SqliteStore(index_db())) as holding:
+    with closing(Store(index_db())) as holding:
         holding.db.execute("PRAGMA wal_autocheckpoint = 0; BEGIN; SELECT * FROM files").fetchall()
         before = index_db().read_bytes()
-        with closing(SqliteStore(index_db())) as store:
+        with closing(Store(index_db())) as store:
             store.db.execute("PRAGMA wal_autocheckpoint = 0; DELETE FROM placements")
     for path in index_db().parent.glob("index.db*"):
         path.unlink()
@@ -285,14 +285,14 @@ def test_an_export_that_is_none_is_written_again(indexed, harm, tmp_path):
         export.mkdir()
     (index_root() / "claude/foreign.md").write_text("mine")
     grow(indexed[2], "more about harbour", "yes")
-    with untouched(), closing(SqliteStore(index_db())) as store:
+    with untouched(), closing(Store(index_db())) as store:
         report = complete(store, READERS, Quick(), patience=0)
 
     assert ("mine", "mine") == (other.read_text(), (index_root() / "claude/foreign.md").read_text())
     if harm == "a folder":
         assert [str(indexed[1])] == list(report.failed)
         export.rmdir()
-        with closing(SqliteStore(index_db())) as store:
+        with closing(Store(index_db())) as store:
             complete(store, READERS, Quick(), patience=0)
     (index_root() / "claude/foreign.md").unlink()
     assert "" == differs(fresh(tmp_path / "fresh"))

@@ -13,7 +13,7 @@ import pytest
 from indexer.default_embedder import LightEmbedder
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.json_log import log_to_file
 from smart_fork.errors import RegistryUnavailable
@@ -117,7 +117,7 @@ def test_a_disk_without_a_byte_left_is_searched(disk, tmp_path):
 def test_a_log_that_does_not_fit_is_not_taken_for_odd(tmp_path):
     """The next run reads it. SQLite's own limit stands for the disk's."""
     every = write_logs(3)
-    with closing(SqliteStore(index_db())) as store:
+    with closing(Store(index_db())) as store:
         complete(store, READERS, Quick(), patience=0)
         pages = store.db.execute("PRAGMA page_count").get
         grow(every[1], "more about harbour", " ".join(f"word{number}" for number in range(6_000)))

@@ -13,7 +13,7 @@ import pytest
 from indexer import safe_files
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts import base
 from indexer.transcripts import lines as reading
 from smart_fork.agents.log_readers import READERS
@@ -27,7 +27,7 @@ MANY = 100_000
 
 @pytest.fixture
 def store():
-    with closing(SqliteStore(index_db())) as opened:
+    with closing(Store(index_db())) as opened:
         yield opened
 
 
@@ -90,7 +90,7 @@ def test_a_log_that_goes_or_changes_while_it_is_read_is_right_after_the_next_run
         (state_home() / "index/claude" / f"{every[1].stem}.md").unlink(missing_ok=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SMART_FORK_HOME", str(tmp_path / "fresh"))
-            with closing(SqliteStore(index_db())) as other:
+            with closing(Store(index_db())) as other:
                 other.forget_files([str(every[1])])
                 other.forget_session("claude", every[1].stem)
             (state_home() / "index/claude" / f"{every[1].stem}.md").unlink(missing_ok=True)

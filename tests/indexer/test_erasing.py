@@ -16,7 +16,7 @@ from indexer.masking import Masked
 from indexer.refresh import complete, erase_owed, read_changes
 from indexer.safe_files import index_db, state_home
 from indexer.store import damage, schema
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
@@ -29,7 +29,7 @@ SECRET, GONE = "quokkazanzibar", b"zanzibar"
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     yield store
     store.close()
 
@@ -293,7 +293,7 @@ def test_nothing_is_erased_where_nothing_was_taken_out(store):
 def test_a_copy_that_a_killed_process_had_opened_goes_and_that_of_a_living_one_stays(monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "1")
     claude_log(ONE, "/work/a", f"the key is {SECRET}")
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     run(store)
     left = state_home() / "kept/.reading/killed"
     with kept_logs.opened(kept_logs.find("claude", ONE)) as path:

@@ -19,7 +19,7 @@ from indexer.freshener import Batch, Freshener
 from indexer.locks import NICE, only_writer
 from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 from tests.support import forkserver
@@ -72,7 +72,7 @@ def until(look, runs):
 
 
 def holds():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     try:
         counts = store.counts()
         return counts.sessions, counts.chunks, counts.embedded
@@ -456,7 +456,7 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
             threading.Event().wait(0.02)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        store = SqliteStore(index_db())
+        store = Store(index_db())
         assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
         store.close()
     one = fresh()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from indexer.masking import Masks
 from indexer.refresh import complete
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts import reader_state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.reader_state import Warm, WarmTurns, pack, unpack
@@ -111,7 +111,7 @@ def growing(draw):
 
 def indexed() -> dict:
     """Return the content of the index after one more run over all logs."""
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     try:
         complete(store, READERS, None, patience=0.0)
     finally:
@@ -189,7 +189,7 @@ def test_a_text_is_masked_once_and_the_oldest_is_let_go_of():
 
 
 def test_of_a_session_that_has_grown_only_new_places_are_written(tmp_path):
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
     said = [f"{number} " + "word " * 200 for number in range(40)]
     save(store, session_of(*said))
     log = []

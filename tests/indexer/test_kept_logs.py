@@ -15,7 +15,7 @@ from indexer import kept_logs
 from indexer.log_changes import Report
 from indexer.refresh import complete, read_rest
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
@@ -34,7 +34,7 @@ def wanted(monkeypatch):
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     yield store
     store.close()
 
@@ -88,7 +88,7 @@ def test_a_session_is_found_again_from_its_copy_when_log_and_index_are_gone(stor
     store.close()
     for path in state_home().glob("index*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    again = SqliteStore(index_db())
+    again = Store(index_db())
     index(again)
     again.close()
 

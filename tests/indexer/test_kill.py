@@ -14,7 +14,7 @@ from indexer import pipeline
 from indexer.export import export_path, is_export
 from indexer.refresh import complete
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 from tests.support import forkserver
@@ -32,7 +32,7 @@ from indexer import pipeline
 from indexer.refresh import complete
 from indexer.export import export_path, is_export
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder
 
@@ -45,7 +45,7 @@ def moment(*_):
     return True
 
 pipeline.EMBED_ROWS = 32
-store = SqliteStore(index_db())
+store = Store(index_db())
 store.db.exec_trace = moment
 sys.addaudithook(lambda event, _: moment() if event in ("open", "os.rename") else None)
 complete(store, READERS, HashEmbedder(), patience=0)
@@ -101,7 +101,7 @@ def test_kills_at_any_moment_change_nothing(logs, tmp_path, monkeypatch):
     for number, last in enumerate(random.Random(42).sample(range(1, moments), KILLS)):  # noqa: S311
         monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / f"killed {number}"))
         assert -signal.SIGKILL == run(last).returncode, f"moment {last} of {moments}"
-        store = SqliteStore(index_db())
+        store = Store(index_db())
         assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
         assert [] == lost_passages(store.db), f"moment {last} of {moments}"
         complete(store, READERS, HashEmbedder(), patience=0)
@@ -138,7 +138,7 @@ def test_a_kill_between_an_export_and_its_transaction_leaves_no_lines_of_another
     os.utime(log, (1, 1))
 
     assert -signal.SIGKILL == run(-1, BETWEEN).returncode
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     (row,) = store.find_sessions(identity)
     (place,) = store.placements_of(row.row)
     export = export_path("claude", identity)

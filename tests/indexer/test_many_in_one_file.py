@@ -16,7 +16,7 @@ from indexer.log_changes import Report, named_logs
 from indexer.refresh import complete, read_named
 from indexer.safe_files import index_db, state_home
 from indexer.schedule import Watcher
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents.claude.log import ClaudeAdapter
@@ -108,7 +108,7 @@ class Shelf(AgentAdapter):
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     yield store
     store.close()
 
@@ -219,7 +219,7 @@ def test_a_session_is_found_again_from_its_copy_when_file_and_index_are_gone(sto
     store.close()
     for path in state_home().glob("index.db*"):
         path.unlink()
-    again = SqliteStore(index_db())
+    again = Store(index_db())
     index(again, shelf)
     found = paths(again)
     again.close()

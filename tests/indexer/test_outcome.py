@@ -9,7 +9,7 @@ import pytest
 
 from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files
 from indexer.pipeline import document_of
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents.log_readers import READERS
@@ -24,7 +24,7 @@ STOPPED = "> [Request interrupted by user]"
 
 @pytest.fixture
 def store(tmp_path):
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
     yield store
     store.close()
 

@@ -12,7 +12,7 @@ from indexer.log_changes import Report, changed_logs
 from indexer.parallel_reading import read_ahead
 from indexer.pipeline import read_logs
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import append, claude_log, claude_records, codex_log, lines
@@ -133,7 +133,7 @@ def test_few_logs_start_no_process_and_many_start_one_for_each_further_processor
 def test_an_index_is_the_same_however_many_have_read_for_it(logs, monkeypatch):
     def index(number):
         monkeypatch.setattr(parallel_reading, "_worth", lambda _: number)
-        store, report = SqliteStore(index_db()), Report()
+        store, report = Store(index_db()), Report()
         try:
             read_logs(store, READERS, changed_logs(store, READERS, report), report)
             rows = store.db.execute(

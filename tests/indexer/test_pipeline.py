@@ -16,7 +16,7 @@ from indexer.log_changes import Report, changed_logs
 from indexer.masking import mask
 from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts import reader_state
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
@@ -38,7 +38,7 @@ ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-2222
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     yield store
     store.close()
 
@@ -77,9 +77,9 @@ def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
 import os, sys
 from indexer.refresh import complete
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-store = SqliteStore(index_db())
+store = Store(index_db())
 assert complete(store, READERS, None, patience=1).read == 20
 opened, stats = [], []
 sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)

@@ -7,7 +7,7 @@ import pytest
 
 import indexer
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 
@@ -20,10 +20,10 @@ PROCESSES = full_or_sample(6, 4)
 OPEN = """
 import sys
 from pathlib import Path
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 print("ready", flush=True)
 for line in sys.stdin:
-    store = SqliteStore(Path(line.strip()))
+    store = Store(Path(line.strip()))
     store.set_meta("opened", "1")
     store.close()
     print("opened", flush=True)
@@ -32,12 +32,12 @@ for line in sys.stdin:
 WRITE = """
 import sys
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from tests.indexer.written import save, session_of
 me = sys.argv[1]
 print("ready", flush=True)
 sys.stdin.readline()
-store = SqliteStore(index_db())
+store = Store(index_db())
 for round in range(12):
     save(store, session_of("shared beginning", "yes", f"round {round} of {me} " * 60, session_id=me))
 store.close()
@@ -48,9 +48,9 @@ print("done", flush=True)
 REWRITE = """
 import sys
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from tests.indexer.written import save, session_of
-store = SqliteStore(index_db())
+store = Store(index_db())
 print("ready", flush=True)
 for round in range(100):
     texts = [text for number in range(10) for text in (f"round{round} part{number}", "ok")]
@@ -93,7 +93,7 @@ def test_a_cold_index_may_be_opened_by_many_at_once(start, tmp_path):
             tell(process, str(tmp_path / str(number) / "index.db"))
         assert ["opened"] * PROCESSES == answers(processes), f"round {number}"
 
-    store = SqliteStore(tmp_path / "0" / "index.db")
+    store = Store(tmp_path / "0" / "index.db")
     assert ("1", "wal") == (store.meta("opened"), store.db.execute("PRAGMA journal_mode").get)
     store.close()
 
@@ -105,7 +105,7 @@ def test_many_may_write_at_once(start):
         tell(process, "go")
     assert ["done"] * PROCESSES == answers(processes)
 
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     scope = store.scope(None, ("claude",), automated=True)
     for number in range(PROCESSES):
         row = store.session("claude", str(number))
@@ -120,7 +120,7 @@ def test_many_may_write_at_once(start):
 
 def test_a_reader_never_sees_half_a_session(start):
     writer = start(REWRITE)
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     seen = set()
     while writer.poll() is None:
         rows = store.db.execute(

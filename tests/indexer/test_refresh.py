@@ -18,7 +18,7 @@ from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.refresh import complete, embed_first, read_changed, read_changes, read_some
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log
 
@@ -34,7 +34,7 @@ with only_writer(5, *sys.argv[1:]):
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     yield store
     store.close()
 
@@ -277,7 +277,7 @@ def test_a_run_that_is_interrupted_is_gone_on_with_in_the_same_order(store, monk
     undisturbed, embedder = [row for row, _ in store.waiting(scope.parts, 99)], HashEmbedder()
     order = []
     monkeypatch.setattr(store, "add_vectors", lambda rows: order.extend(row for row, _ in rows) or keep(rows))
-    keep = SqliteStore.add_vectors.__get__(store)
+    keep = Store.add_vectors.__get__(store)
 
     def interrupted(_: str, done: int, __: int) -> None:
         if done:

@@ -8,13 +8,13 @@ import pytest
 
 from indexer.project import project_of
 from indexer.store.base import Scope
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from tests.indexer.written import crowd, save, session_of, vector_of
 
 
 @pytest.fixture
 def store(tmp_path):
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
     store.use_model("m", 16)
     yield store
     store.close()

@@ -17,7 +17,7 @@ from indexer.store import schema, vectors
 from indexer.store.base import Scope
 from indexer.store.damage import read_only
 from indexer.store.queries import StoreReading
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from tests.indexer.written import save, session_of, stored_vectors, vector_of
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -25,7 +25,7 @@ ROOT = Path(indexer.__file__).parent.parent
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     store.use_model("m", 16)
     yield store
     store.close()
@@ -58,8 +58,8 @@ def absent(monkeypatch, tmp_path):
 
 def test_it_is_loaded_without_its_python_module():
     script = (
-        "import sys; from indexer.store.sqlite import SqliteStore; from pathlib import Path; "
-        "store = SqliteStore(Path(sys.argv[1])); print(store.db.execute('SELECT vec_version()').get); "
+        "import sys; from indexer.store.sqlite import Store; from pathlib import Path; "
+        "store = Store(Path(sys.argv[1])); print(store.db.execute('SELECT vec_version()').get); "
         "print({'sqlite_vec', 'numpy'} & sys.modules.keys())"
     )
     command = [sys.executable, "-c", script, str(index_db())]
@@ -95,7 +95,7 @@ def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_agai
     embed(store)
     before = nearest(store, "User: the first text")
     with absent():
-        without = SqliteStore(index_db())
+        without = Store(index_db())
         with pytest.raises(schema.VectorsUnavailableError):
             nearest(without, "x")
         with pytest.raises(schema.VectorsUnavailableError):
@@ -125,13 +125,13 @@ def test_without_it_what_is_forgotten_is_in_no_byte_either(store, absent):
     vector = dict(stored_vectors(store.db))[chunk]
     store.close()
     assert vector in every_byte()
-    with absent(), closing(SqliteStore(index_db())) as without:
+    with absent(), closing(Store(index_db())) as without:
         assert without.forget_session("claude", "s7")
         assert without.erase()
         assert 199 == without.counts().chunks
         assert 0 < without.counts().embedded < 199  # its whole group has gone
     assert vector not in every_byte()
-    with closing(SqliteStore(index_db())) as again:
+    with closing(Store(index_db())) as again:
         assert [] == list(vectors.faults(again.db))
         embed(again)
         assert 199 == again.counts().embedded == len(stored_vectors(again.db))

@@ -8,7 +8,7 @@ from indexer.project import Project
 from indexer.store import queries, schema
 from indexer.store.base import Reading, Scope
 from indexer.store.schema import FORM
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import BrokenLine
 from smart_fork.agents.log_readers import READERS
@@ -17,7 +17,7 @@ from tests.indexer.written import moment, reading_of, save, session_of, stored_v
 
 @pytest.fixture
 def store(tmp_path):
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
     yield store
     store.close()
 
@@ -55,9 +55,9 @@ def test_an_index_is_private(store):
 def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "_TABLES", "CREATE TABLE half(x); INSERT INTO half VALUES(1); CREATE nonsense")
     with pytest.raises(apsw.SQLError):
-        SqliteStore(tmp_path / "index.db")
+        Store(tmp_path / "index.db")
     monkeypatch.undo()
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
 
     assert (FORM,) == store.db.execute("PRAGMA user_version").fetchone()
     assert not {"half"} & {name for _, name, _ in tables(store.db)}
@@ -68,7 +68,7 @@ def test_what_is_no_database_is_refused(tmp_path):
     (tmp_path / "index.db").write_text("not a database at all" * 100)
 
     with pytest.raises(apsw.NotADBError):
-        SqliteStore(tmp_path / "index.db")
+        Store(tmp_path / "index.db")
 
 
 def test_a_commit_that_fails_leaves_no_open_transaction(store):

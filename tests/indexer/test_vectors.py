@@ -10,21 +10,21 @@ import pytest
 from indexer.database import immediate
 from indexer.store import vectors
 from indexer.store.base import Scope
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.store.vectors import faults
 from tests.indexer.written import crowd, save, session_of, stored_vectors, vector_of
 
 
 @pytest.fixture
 def bare(tmp_path):
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
     yield store
     store.close()
 
 
 @pytest.fixture
 def store(tmp_path):
-    store = SqliteStore(tmp_path / "index.db")
+    store = Store(tmp_path / "index.db")
     store.use_model("m", 16)
     yield store
     store.close()

@@ -19,7 +19,7 @@ from indexer.pipeline import document_of
 from indexer.safe_files import index_root
 from indexer.store.base import Document, Reading
 from indexer.store.damage import read_only
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn, estimate_tokens
@@ -72,7 +72,7 @@ def reading_of(session: Session, size: int = 1000, **facts) -> Reading:
     return Reading(file, "1", Checkpoint(size, 3, "probe", b"state"), **facts)
 
 
-def save(store: SqliteStore, session: Session, size: int = 1000) -> Document:
+def save(store: Store, session: Session, size: int = 1000) -> Document:
     document, _ = document_of(session, READERS)
     store.save(reading_of(session, size), document)
     return document

@@ -22,7 +22,7 @@ import zstandard
 
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import ASKED, below_home
 from tests.indexer.transcripts.test_resuming import AGENTS
@@ -158,7 +158,7 @@ def found(secrets: Secrets, *, where: Callable[[str], bool] = lambda name: not n
 
 
 def test_the_index_of_the_logs_of_all_agents_has_none_of_their_secrets(logs, secrets):
-    with closing(SqliteStore(index_db())) as store:
+    with closing(Store(index_db())) as store:
         complete(store, READERS, None, patience=0.0)
 
     assert len(secrets.made) > 150

@@ -52,7 +52,7 @@ class TestFallbacks:
     def test_each_way_of_searching_stands_in_for_the_one_before(self, world, shop, monkeypatch, broken, mode):
         knows = world.claude(shop, RETRY, DONE)
         for name in broken:
-            monkeypatch.setattr(f"indexer.store.sqlite.SqliteStore.{name}", boom)
+            monkeypatch.setattr(f"indexer.store.sqlite.Store.{name}", boom)
 
         answer = world.find(RETRY, shop)
 
@@ -104,7 +104,7 @@ class TestNotAvailable:
 
     def test_an_index_that_turns_out_to_be_damaged(self, world, shop, monkeypatch):
         knows = world.claude(shop, RETRY, DONE)
-        monkeypatch.setattr("indexer.store.sqlite.SqliteStore.counts", corrupt)
+        monkeypatch.setattr("indexer.store.sqlite.Store.counts", corrupt)
 
         self.assert_unavailable(world.find(RETRY, shop), knows)
 

@@ -14,8 +14,8 @@ from indexer.embedder import ModelUnavailableError
 from indexer.errors import joined
 from indexer.locks import IndexBusyError
 from indexer.log_changes import Progress
-from indexer.store.base import Store
 from indexer.store.schema import VectorsUnavailableError
+from indexer.store.sqlite import Store
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.commits import note_commits
 from smart_fork.finding.index_access import opened

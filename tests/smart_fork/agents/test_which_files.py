@@ -14,7 +14,7 @@ import zstandard
 
 from indexer.refresh import complete
 from indexer.safe_files import index_db, open_regular
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD, is_name
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import threads
@@ -382,7 +382,7 @@ def test_what_an_older_version_took_for_a_session_is_forgotten(home, monkeypatch
     log = claude_log(home, user("u1", None, "add retry"), session=ONE)
     left = log.with_name(f"{TWO} (conflicted copy).jsonl")
     left.write_text(log.read_text().replace(ONE, TWO).replace("u1", "v1"))
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     with monkeypatch.context() as older:
         older.setattr("indexer.transcripts.base.is_name", lambda _: True)
         complete(store, READERS, None, patience=1)

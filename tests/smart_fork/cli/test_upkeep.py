@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from indexer.locks import only_writer
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.finding.index_access import opened
 from tests.smart_fork.world import BrokenModel
 
@@ -57,9 +57,9 @@ class TestIndex:
 
     def test_the_project_that_is_named_comes_first_else_that_of_the_directory(self, run, world, shop, monkeypatch):
         other = world.repository("other")
-        scopes, waiting = [], SqliteStore.waiting
+        scopes, waiting = [], Store.waiting
         monkeypatch.setattr(
-            SqliteStore, "waiting", lambda store, first, *more: scopes.append(first) or waiting(store, first, *more)
+            Store, "waiting", lambda store, first, *more: scopes.append(first) or waiting(store, first, *more)
         )
         for folder, arguments in ((shop, ["--project", str(shop)]), (other, []), (shop, ["--project", "/gone"])):
             world.claude(folder, f"{RETRY} in {folder.name}", DONE)

@@ -17,7 +17,7 @@ from indexer import kept_logs, state
 from indexer.locks import only_writer
 from indexer.log_changes import forgotten
 from indexer.safe_files import index_db, state_home
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
@@ -82,7 +82,7 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
 
 
 def test_nothing_of_it_is_left_in_the_log_of_an_index_that_others_have_open(session_id):
-    other = SqliteStore(index_db())
+    other = Store(index_db())
     other.counts()
     smart_fork.forget(session_id)
 
@@ -197,11 +197,11 @@ def hook(event, _):
 def watch(db):
     if db.filename.endswith("/state.db"):
         db.set_commit_hook(lambda: not moment())
-real = sqlite.SqliteStore.forget_session
+real = sqlite.Store.forget_session
 def traced(self, *what):
     self.db.exec_trace = moment
     return real(self, *what)
-sqlite.SqliteStore.forget_session = traced
+sqlite.Store.forget_session = traced
 for line in sys.stdin:
     last = int(line)
     if not (child := os.fork()):

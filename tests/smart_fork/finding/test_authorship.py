@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting
 from smart_fork.errors import NotFound, Usage
@@ -277,7 +277,7 @@ def test_a_forgotten_session_leaves_no_line_behind(world, shop):
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY)
     assert by(world, shop, "upload.py:2") == [session]
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     (blob,) = [lines for (lines,) in store.db.execute("SELECT lines FROM authored")]
     store.forget_session("claude", session)
     assert store.erase()

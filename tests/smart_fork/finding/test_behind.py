@@ -12,7 +12,7 @@ from indexer.log_changes import Report
 from indexer.runs import ended_run, keep_run
 from indexer.safe_files import index_db
 from indexer.shared_embedder import SharedEmbedder
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.index_refresh import (
     Engine,
@@ -33,7 +33,7 @@ RETRY = "add retry with backoff to the uploader"
 class Counted:
     """An index with this many passages."""
 
-    def __init__(self, store: SqliteStore, chunks: int, embedded: int, last: str = "") -> None:
+    def __init__(self, store: Store, chunks: int, embedded: int, last: str = "") -> None:
         self._counts, self._last = replace(store.counts(), chunks=chunks, embedded=embedded), last
 
     def counts(self):
@@ -48,7 +48,7 @@ class Counted:
 
 @pytest.fixture
 def store():
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     yield store
     store.close()
 

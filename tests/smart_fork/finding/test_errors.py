@@ -9,7 +9,7 @@ import pytest
 
 from indexer.outcome import MAX_STEPS
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.errors import Usage
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
@@ -154,7 +154,7 @@ def test_neither_the_caller_nor_its_forks_nor_another_repository_answers(world, 
 def test_a_forgotten_session_leaves_no_error_behind(world, shop):
     session = world.worked("claude", shop, "> test", broke(), bash("tool install backend"), bash("tool test"))
     assert 1 == len(asked(world, shop).fixes)
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     blobs = [blob for row in store.db.execute("SELECT line, by FROM errors") for blob in row]
     store.forget_session("claude", session)
     assert store.erase()
@@ -168,7 +168,7 @@ def test_a_forgotten_session_leaves_no_error_behind(world, shop):
 def test_a_turn_that_is_cut_out_leaves_no_error_behind(world, shop):
     session = world.worked("claude", shop, "> test", broke(), bash("tool install backend"), bash("tool test"), "Done.")
     assert 1 == len(asked(world, shop).fixes)
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     blobs = [blob for row in store.db.execute("SELECT line, by FROM errors") for blob in row]
     world.write_claude(session, shop, world.claude_records(session, shop, "paint the chart", "It is painted."))
 

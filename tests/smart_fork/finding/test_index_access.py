@@ -56,11 +56,11 @@ def test_after_a_failure_inside_it_is_opened_again(world):
 def test_all_questions_of_a_library_share_one_opening_and_one_look_at_the_logs(world, shop, monkeypatch):
     session = world.claude(shop, RETRY, DONE)
     opens, looks = [], []
-    from indexer.store.sqlite import SqliteStore
+    from indexer.store.sqlite import Store
     from smart_fork.finding import index_refresh
 
-    made, read = SqliteStore.__init__, index_refresh.read_changes
-    monkeypatch.setattr(SqliteStore, "__init__", lambda self, path: opens.append(path) or made(self, path))
+    made, read = Store.__init__, index_refresh.read_changes
+    monkeypatch.setattr(Store, "__init__", lambda self, path: opens.append(path) or made(self, path))
     monkeypatch.setattr(index_refresh, "read_changes", lambda *how: looks.append(how) or read(*how))
 
     with Library.open(str(shop), Engine(world.model)) as library:
@@ -77,10 +77,10 @@ def test_what_found_a_session_is_neither_embedded_nor_weighed_again_for_its_exch
     session = world.claude(shop, RETRY, DONE)
     also = ["uploads that time out", "try again after a failed request"]
     texts, terms = [], []
-    from indexer.store.sqlite import SqliteStore
+    from indexer.store.sqlite import Store
 
-    embed, count = world.model.embed, SqliteStore.sessions_with
-    monkeypatch.setattr(SqliteStore, "sessions_with", lambda self, words: terms.append(words) or count(self, words))
+    embed, count = world.model.embed, Store.sessions_with
+    monkeypatch.setattr(Store, "sessions_with", lambda self, words: terms.append(words) or count(self, words))
 
     with Library.open(str(shop), Engine(world.model)) as library:
         library.find(FindRequest(RETRY, also=also))

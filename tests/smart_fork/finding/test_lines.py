@@ -12,7 +12,7 @@ import pytest
 from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.finding.index_access import opened
@@ -66,7 +66,7 @@ def test_of_a_long_answer_only_the_lines_that_match_are_named(world, shop):
 def test_of_what_was_said_twice_the_lines_are_those_of_its_own_message(world, shop):
     session = world.claude(shop, "Yes", "Done.", "Rotate the zeppelin", "Done.", "Yes", "Done.")
     world.find("anything", shop)
-    with closing(SqliteStore(index_db())) as store:
+    with closing(Store(index_db())) as store:
         row = store.session("claude", session)
         spans = [store.lines(place)[:2] for place in store.placements_of(row.row)]
 
@@ -134,7 +134,7 @@ def test_an_export_that_was_deleted_is_made_again_before_lines_of_it_are_named(w
 def test_of_an_index_that_knows_no_lines_yet_none_are_named(world, shop, monkeypatch):
     world.claude(shop, FIX, "It is never flushed.")
     best(world, shop, FIX)
-    with closing(SqliteStore(index_db())) as store:
+    with closing(Store(index_db())) as store:
         store.db.execute("UPDATE placements SET first_line = 0, last_line = 0")
     monkeypatch.setenv("SMART_FORK_INDEXING", "false")
 
@@ -207,7 +207,7 @@ def test_after_a_cut_lines_are_those_of_what_is_left(world, shop, agent):
 def test_a_line_that_is_longer_than_a_passage_is_named_by_each_of_its_passages(world, shop):
     world.claude(shop, FIX, "一" * 3000)
     session = best(world, shop, FIX)["session_id"]
-    with closing(SqliteStore(index_db())) as store:
+    with closing(Store(index_db())) as store:
         row = store.session("claude", session)
         spans = [store.lines(place)[:2] for place in store.placements_of(row.row)]
 

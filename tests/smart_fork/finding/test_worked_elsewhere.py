@@ -12,7 +12,7 @@ import pytest
 from indexer.pipeline import document_of
 from indexer.project import project_of
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound
@@ -184,7 +184,7 @@ def test_one_that_goes_on_stays_in_the_list(world, shop):
 
 
 def rows_of(home):
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     try:
         return store.db.execute("SELECT count(*) FROM sessions WHERE home NOT NULL").get
     finally:
@@ -216,7 +216,7 @@ def test_with_the_session_goes_what_it_did_elsewhere(world, shop):
     world.log_of(session).unlink()
     edits(world, shop, zoo)
     assert len(world.ids("mailer", shop)) == 1
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     for agent, name, _ in store.sources():
         store.forget_session(agent, name)
     assert store.db.execute("SELECT count(*) FROM chunks JOIN parts ON parts.id = part").get <= 1

@@ -17,7 +17,7 @@ from indexer.freshener import check_prerequisites
 from indexer.log_changes import Report, changed_logs
 from indexer.refresh import complete
 from indexer.safe_files import index_db
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from indexer.transcripts.base import Agents
 from smart_fork.agents import foreign_database
 from smart_fork.agents.opencode import OpenCode
@@ -204,7 +204,7 @@ def test_what_a_program_that_was_killed_has_left_is_read_without_its_index_too(p
 
 
 def test_only_a_session_that_has_changed_is_read_again(path, reader):
-    store = SqliteStore(index_db())
+    store = Store(index_db())
     complete(store, Agents(reader), None, patience=0)
     change(path, "UPDATE message SET time_updated = 1895392612029 WHERE session_id = ?", COMPACTED)
     changed = changed_logs(store, Agents(reader), Report())

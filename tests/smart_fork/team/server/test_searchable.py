@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from indexer.default_embedder import LightEmbedder
-from indexer.store.sqlite import SqliteStore
+from indexer.store.sqlite import Store
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.ranking import weigh
@@ -26,7 +26,7 @@ class Sqlite:
     """The local index with the sessions."""
 
     def __init__(self, path):
-        self.store = SqliteStore(path)
+        self.store = Store(path)
         for name, said in SAID.items():
             document = searchable_form(records_of(*said), "claude", name, name).document
             self.store.save(reading_of(document.session), document)
