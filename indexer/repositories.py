@@ -159,7 +159,7 @@ def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | No
         return None
     known_before = before if before and before.key == str(found.key) else None
     config = _changed_at(found.common / "config")
-    lines = _reflog(found.common, _LINE_BYTES)
+    lines = end_of(found.common / "logs" / "HEAD", _LINE_BYTES).splitlines()
     said = _REFLOG_LINE.fullmatch(lines[-1]) if lines else None
     return SeenRepository(
         str(top), str(found.key),
@@ -364,17 +364,19 @@ def _below(directory: Path, old: str, new: str) -> Path:
     return place
 
 
-def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
-    """Return the last lines of a git folder's reflog (the list of commits at which HEAD was), up to `most` bytes."""
-    with suppress(OSError), open_regular(common / "logs" / "HEAD") as file:  # or there is none
-        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
-        return file.read(most).splitlines()
-    return []
+def end_of(file: Path, most: int) -> bytes:
+    """Return the last `most` bytes of a regular file; none if it is missing or no regular file."""
+    try:
+        with open_regular(file) as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
+            return opened.read(most)
+    except (OSError, ValueError):
+        return b""
 
 
 @lru_cache(maxsize=64)
 def _digests(key: str, _changed: str) -> frozenset[str]:
-    return frozenset(map(_digest, _reflog(Path(key))))
+    return frozenset(map(_digest, end_of(Path(key, "logs/HEAD"), _REFLOG_BYTES).splitlines()))
 
 
 def _changed_at(file: Path) -> str:

@@ -22,7 +22,7 @@ from indexer.lazy import dataclass, late
 from indexer.outcome import Edits
 from indexer.project import Checkout, Project, Unproven, is_within, listed_worktrees, resolve, top_of
 from indexer.repositories import known, recorded
-from indexer.safe_files import open_regular, state_home
+from indexer.safe_files import state_home
 from indexer.transcripts.model import Session
 from indexer.values import Value, seconds_in, value
 from smart_fork.errors import SmartForkError
@@ -67,7 +67,7 @@ def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
     file = own.joinpath("logs", *(("refs", "heads", branch) if branch else ("HEAD",)))
     found: list[Move] = []
     for most in _LOG_BYTES:
-        found = list(_since(_end_of(file, most), since))
+        found = list(_since(os.fsdecode(repositories.end_of(file, most)), since))
         if found and found[-1].time <= since:
             break
     return tuple(reversed(found))
@@ -101,7 +101,7 @@ def branch_of(own: Path) -> str | None:
 
     `own` is the git folder of this checkout, which for a worktree is not the repository's.
     """
-    said = _end_of(own / "HEAD").strip()
+    said = os.fsdecode(repositories.end_of(own / "HEAD", 1 << 12)).strip()
     if said.startswith(_REF):
         return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
     return "" if _NAME.fullmatch(said) else None
@@ -137,16 +137,6 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
         if move.why.startswith(("Branch: renamed", "rebase")):
             return None
     return branch_now
-
-
-def _end_of(file: Path, most: int = 1 << 12) -> str:
-    """Return the last `most` bytes of a regular file as text; empty if it is missing or no regular file."""
-    try:
-        with open_regular(file) as stream:
-            stream.seek(max(0, stream.seek(0, os.SEEK_END) - most))
-            return os.fsdecode(stream.read(most))
-    except (OSError, ValueError):
-        return ""
 
 
 def dated(said: bytes) -> Iterator[tuple[str, int]]:
