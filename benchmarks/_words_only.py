@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 
 
 class NoModel:

@@ -26,8 +26,8 @@ from smart_fork.cli.command import examples as help_examples
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.demo import write_demo_home
 from smart_fork.cli.main import command_line
+from tests.smart_fork.fake_agents import AGENT
 from tests.smart_fork.forks import eventually
-from tests.smart_fork.scripted import AGENT
 from tests.support.cases import parametrize_subtests
 
 pytestmark = pytest.mark.slow

@@ -96,7 +96,7 @@ class SmartFork:
         """Ask as a person does: the whole prompt, in the repository; or as an agent does, `also` in other words."""
         from smart_fork.finding.index_refresh import Engine
         from smart_fork.finding.request import FindRequest
-        from tests.smart_fork.asking import find
+        from tests.smart_fork.searches import find
 
         started = time.perf_counter()
         request = FindRequest(moment.question.text, agent_type="all", limit=DEPTH, also=also)

@@ -121,7 +121,7 @@ def serving(home: Home, leave: Callable[[Home], object]) -> Iterator[subprocess.
     events = home.folder / "events.jsonl"
     argv = [
         sys.executable,
-        str(Path(__file__).with_name("watched.py")),
+        str(Path(__file__).with_name("audited_command.py")),
         str(events),
         "serve",
         "--port",

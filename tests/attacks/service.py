@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.attacks import verdicts
+from tests.attacks import violations
 from tests.attacks.client import Answer, Client
 from tests.attacks.home import Home, lay_out, serving
-from tests.attacks.hostile import Hostile
+from tests.attacks.hostile_arguments import Hostile
 from tests.attacks.intruder import Doors, Intruder, Tried, ended_cookies
 from tests.attacks.report import Report
 
@@ -125,7 +125,7 @@ class Attacker:
             return answer
         if answer.status == 404 and "Session not found" in answer.text and answer.message:
             self._client.start()
-        wrong = verdicts.of_answer(self._home, answer, sent, person=person)
+        wrong = violations.of_answer(self._home, answer, sent, person=person)
         self._report.note(name, _outcome(answer), wrong, sent)
         return answer
 
@@ -166,7 +166,7 @@ def attack(folder: Path, calls: int, seed: int, clients: int = 3) -> Report:
     ended: list[str] = []
     doors = _doors()
     with serving(home, lambda home: ended.extend(ended_cookies(home))) as process:
-        before = verdicts.tree(home)
+        before = violations.tree(home)
         addresses = [*doors.programs, *doors.pages]
         attackers = [Attacker(home, report, f"{seed}/{number}", addresses) for number in range(clients)]
         cookies = [f"smart-fork-{home.port}={one}" for one in ended]
@@ -186,8 +186,8 @@ def attack(folder: Path, calls: int, seed: int, clients: int = 3) -> Report:
         if process.poll() is not None:
             report.violations["the service has ended"] = str(process.returncode)
     for found in (
-        *verdicts.of_files(home, before, report.cut), *verdicts.of_events(home), *verdicts.of_calls(home),
-        *verdicts.of_log(home),
+        *violations.of_files(home, before, report.cut), *violations.of_events(home), *violations.of_calls(home),
+        *violations.of_log(home),
     ):  # fmt: skip
         report.violations.setdefault(found, "")
     return report

@@ -22,7 +22,7 @@ from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.workers.registry import Registry
-from tests.drills.drill import (
+from tests.drills.drill_home import (
     Quick,
     differs,
     eventually,
@@ -35,7 +35,7 @@ from tests.drills.drill import (
     untouched,
     write_logs,
 )
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own

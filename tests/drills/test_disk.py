@@ -18,7 +18,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.json_log import log_to_file
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.workers.registry import Registry
-from tests.drills.drill import (
+from tests.drills.drill_home import (
     Quick,
     differs,
     eventually,

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.default_embedder import FEW_TEXTS, LightEmbedder
 from indexer.safe_files import index_db, state_home
-from tests.drills.drill import (
+from tests.drills.drill_home import (
     ROOT,
     SECONDS,
     SMART_FORK,

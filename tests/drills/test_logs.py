@@ -17,8 +17,8 @@ from indexer.store.sqlite import Store
 from indexer.transcripts import base
 from indexer.transcripts import lines as reading
 from smart_fork.agents.log_readers import READERS
-from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
-from tests.indexer.written import claude_log, codex_log, content
+from tests.drills.drill_home import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
+from tests.indexer.index_inputs import claude_log, codex_log, content
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
 

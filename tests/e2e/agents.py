@@ -26,10 +26,10 @@ from typing import Any
 import psutil
 
 from smart_fork.system.processes import Processes
+from tests.e2e.failure_report import situation
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
 from tests.e2e.programs import CHECKOUT, CLAUDE_VERSION, CODEX_VERSION
-from tests.e2e.situation import situation
 from tests.e2e.terminals import SECONDS, Terminal, alive, wait_until
 from tests.support import forkserver
 from tests.support.processes import command_line, is_running, kill_if_running

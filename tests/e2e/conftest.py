@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.agents import Machine, machine_in
+from tests.e2e.failure_report import situation
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
+from tests.e2e.page_fixtures import opened, pytest_runtest_teardown, running, served  # noqa: F401 - fixtures, and what ends them
 from tests.e2e.programs import (
     CLAUDE,
     CLAUDE_AND_CODEX,
@@ -26,10 +28,8 @@ from tests.e2e.programs import (
     cache_folder,
     install,
 )
-from tests.e2e.recalling import recall, told  # noqa: F401 - fixtures
+from tests.e2e.recall_fixtures import recall, told  # noqa: F401 - fixtures
 from tests.e2e.scenario import EXCHANGES
-from tests.e2e.situation import situation
-from tests.e2e.windows import opened, pytest_runtest_teardown, running, served  # noqa: F401 - fixtures, and what ends them
 from tests.support.executables import SKIP_MISSING, fail_or_skip
 from tests.support.processes import command_line
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from smart_fork.cli.demo import DemoHome, write_demo_home
 from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import Scripted
-from tests.smart_fork.scripted import AGENT
+from tests.smart_fork.fake_agents import AGENT
 from tests.support import forkserver
 
 SECONDS = 120.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
 INDEX = """
 from indexer.default_embedder import LightEmbedder
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.index_refresh import Engine
 answer = find(FindRequest("anything", agent_type="both"), Engine(LightEmbedder(), 60, 60))

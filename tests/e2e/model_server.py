@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
-from tests.e2e import chat, contents
+from tests.e2e import chat_completions, gemini_api
 
 Json = dict[str, Any]
 Protocol = Literal["claude", "codex", "qwen", "gemini"]
@@ -123,9 +123,9 @@ class Request:
 
     @property
     def protocol(self) -> Protocol:
-        if self.path.endswith(chat.PATH):
+        if self.path.endswith(chat_completions.PATH):
             return "qwen"
-        if self.path.endswith(contents.ENDS):
+        if self.path.endswith(gemini_api.ENDS):
             return "gemini"
         return "codex" if self.path.endswith("/responses") else "claude"
 
@@ -133,9 +133,9 @@ class Request:
     def items(self) -> list[Json]:
         """The messages of the one protocol, or the input items of the other; those of the third as those of the first."""
         if self.protocol == "qwen":
-            return chat.items(self.body)
+            return chat_completions.items(self.body)
         if self.protocol == "gemini":
-            return contents.items(self.body)
+            return gemini_api.items(self.body)
         return list(self.body.get("input" if self.protocol == "codex" else "messages", []))
 
     @property
@@ -157,9 +157,9 @@ class Request:
     def tools(self) -> list[str]:
         """The names of the tools that the program offers; a tool in a namespace reads ``namespace/name``."""
         if self.protocol == "qwen":
-            return chat.tools(self.body)
+            return chat_completions.tools(self.body)
         if self.protocol == "gemini":
-            return contents.tools(self.body)
+            return gemini_api.tools(self.body)
         names = []
         for tool in self.body.get("tools") or []:
             inner = tool.get("tools")
@@ -297,7 +297,7 @@ class ModelServer:
                 path = self.path.split("?")[0]
                 if path.endswith("/count_tokens"):
                     self._send(200, "application/json", b'{"input_tokens": 100}')
-                elif path.endswith(("/messages", "/responses", chat.PATH, *contents.ENDS)):
+                elif path.endswith(("/messages", "/responses", chat_completions.PATH, *gemini_api.ENDS)):
                     request = Request(path, body, dict(self.headers.items()))
                     if alone := unpaired(request):
                         error = {
@@ -318,17 +318,19 @@ class ModelServer:
             def _answer(self, request: Request, answer: Answer, number: int) -> None:
                 if request.protocol == "qwen":
                     events = list(
-                        chat.events(_blocks(request, answer, number), request.body, number, _cached(answer)[0])
+                        chat_completions.events(
+                            _blocks(request, answer, number), request.body, number, _cached(answer)[0]
+                        )
                     )
                     if request.body.get("stream"):
-                        self._send(200, "text/event-stream", chat.stream(events))
+                        self._send(200, "text/event-stream", chat_completions.stream(events))
                     else:
-                        self._send(200, "application/json", json.dumps(chat.whole(events)).encode())
+                        self._send(200, "application/json", json.dumps(chat_completions.whole(events)).encode())
                     return
                 if request.protocol == "gemini":
-                    whole = contents.answer(_blocks(request, answer, number), request.body, _cached(answer)[0])
-                    streamed = request.path.endswith(contents.ENDS[1])
-                    data = contents.stream(whole) if streamed else json.dumps(whole).encode()
+                    whole = gemini_api.answer(_blocks(request, answer, number), request.body, _cached(answer)[0])
+                    streamed = request.path.endswith(gemini_api.ENDS[1])
+                    data = gemini_api.stream(whole) if streamed else json.dumps(whole).encode()
                     self._send(200, "text/event-stream" if streamed else "application/json", data)
                     return
                 speak = _responses_events if request.protocol == "codex" else _messages_events

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from smart_fork.cli.demo import INTENT
-from tests.e2e.browsing import browser, chromium, enter
+from tests.e2e.browser import browser, chromium, enter
 from tests.e2e.demo_service import demo_service
 from tests.e2e.demo_sessions import FAMILY
 

@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
-from tests.e2e.cutting import a_cut_session_goes_on
+from tests.e2e.cut_and_resume import a_cut_session_goes_on
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
 from tests.e2e.programs import COPILOT_VERSION, cache_folder

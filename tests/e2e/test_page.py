@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from smart_fork.page.renderer import prose
-from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited
+from tests.e2e.browser import chromium, focused, low_contrast, violations, visited
 from tests.e2e.demo_sessions import FAMILY, LAST
+from tests.e2e.page_fixtures import ANSWER, INTENT, search, settled
+from tests.e2e.page_views import views
 from tests.e2e.terminals import wait_until
-from tests.e2e.views import views
-from tests.e2e.windows import ANSWER, INTENT, search, settled
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.service.test_page_prose import ALLOWED, PIECES
 from tests.support.cases import thorough_except_first

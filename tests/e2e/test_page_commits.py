@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.windows import INTENT, settled
+from tests.e2e.page_fixtures import INTENT, settled
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]
 MADE = '<!doctype html><section id="made"><h2>Commits: 1</h2><ul><li>50d8160f Retry</li></ul></section>'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.browsing import focused, violations
+from tests.e2e.browser import focused, violations
 from tests.e2e.demo_sessions import TALL_ANSWER
-from tests.e2e.windows import ANSWER, INTENT, search
+from tests.e2e.page_fixtures import ANSWER, INTENT, search
 from tests.smart_fork.forks import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.e2e.browsing import low_contrast
+from tests.e2e.browser import low_contrast
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("page")]
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from tests.e2e.browsing import focused, violations
+from tests.e2e.browser import focused, violations
 from tests.e2e.demo_sessions import FAMILY
-from tests.e2e.windows import ANSWER, INTENT, settled
+from tests.e2e.page_fixtures import ANSWER, INTENT, settled
 from tests.smart_fork.forks import eventually
 from tests.support.executables import fail_or_skip
 

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Protocol, Say
-from tests.e2e.offered import ours, say
+from tests.e2e.offered_tools import ours, say
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, unlike_any_other
 

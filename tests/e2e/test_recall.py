@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.agents import Machine
 from tests.e2e.model_server import Protocol, Request
-from tests.e2e.recalling import ASKED, SETTINGS, machine_with_hooks, service_of_hooks
+from tests.e2e.recall_fixtures import ASKED, SETTINGS, machine_with_hooks, service_of_hooks
 from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service
 from tests.e2e.terminals import wait_until

@@ -14,9 +14,9 @@ import pytest
 
 from indexer.masking import mask
 from smart_fork.agents import AGENTS
-from tests.golden import fixtures, story
-from tests.golden.normal import CHECKOUT, Normal
-from tests.golden.scene import Scene, scene
+from tests.golden import fixtures, recorded_answers
+from tests.golden.demo_home import Scene, scene
+from tests.golden.normalize import CHECKOUT, Normal
 from tests.indexer.masking.evaluation.expand import samples
 from tests.indexer.masking.test_evaluation import SECRETS
 from tests.indexer.transcripts.records import FIXTURES
@@ -57,19 +57,19 @@ def answers(demo: Scene, said: Iterable[tuple[str, Any]]) -> Iterable[tuple[str,
 
 
 def test_the_answers_of_the_commands_are_what_they_were(demo):
-    compare("json", ".json", answers(demo, story.told(demo)))
+    compare("json", ".json", answers(demo, recorded_answers.told(demo)))
 
 
 def test_the_answers_of_the_tools_are_what_they_were(demo):
-    compare("tools", ".json", answers(demo, story.asked(demo)))
+    compare("tools", ".json", answers(demo, recorded_answers.asked(demo)))
 
 
 def test_the_list_of_the_tools_and_their_schemas_are_what_they_were(demo):
-    compare("lists", ".json", answers(demo, story.listed()))
+    compare("lists", ".json", answers(demo, recorded_answers.listed()))
 
 
 def test_the_help_pages_are_what_they_were(demo):
-    compare("help", ".txt", ((name, demo.normal.page(page)) for name, page in story.helped(demo)))
+    compare("help", ".txt", ((name, demo.normal.page(page)) for name, page in recorded_answers.helped(demo)))
 
 
 def test_what_is_read_of_the_fixtures_is_what_it_was(home):
@@ -102,7 +102,7 @@ def test_answers_name_our_program_alike_in_whichever_environment_it_is(monkeypat
 
 
 def test_a_short_path_of_the_checkout_is_no_part_of_other_paths(monkeypatch, home):
-    monkeypatch.setattr("tests.golden.normal.CHECKOUT", Path("/src"))
+    monkeypatch.setattr("tests.golden.normalize.CHECKOUT", Path("/src"))
 
     said = Normal(home, ()).value("edit ~/repos/harbor/src/a.ts in /src, '/src/b.py' and /srcs")
 

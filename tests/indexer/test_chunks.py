@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from indexer.export import Piece, chunk, pieces_of, split, to_markdown
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
-from tests.indexer.written import moment, piece, session_of
+from tests.indexer.index_inputs import moment, piece, session_of
 
 TEXTS = st.text(st.sampled_from("ab.?! \n\t\u2028é\u3000"), max_size=120) | st.text(max_size=60)
 

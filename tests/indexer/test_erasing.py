@@ -19,7 +19,7 @@ from indexer.store import damage, schema
 from indexer.store.sqlite import Store
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
+from tests.indexer.index_inputs import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 from tests.support.cases import thorough_except_first
 
 ONE = "11111111-1111-4111-8111-111111111111"

@@ -21,7 +21,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root, state_home
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
+from tests.indexer.index_inputs import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 from tests.support import forkserver
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -434,7 +434,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from indexer.freshener import Batch
 from indexer.freshener import Freshener
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder
+from tests.indexer.index_inputs import HashEmbedder
 Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
 print("started", flush=True)
 sys.stdin.read()

@@ -18,7 +18,7 @@ from indexer.transcripts import reader_state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.reader_state import Warm, WarmTurns, pack, unpack
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import append, content, lines, moment, save, session_of
+from tests.indexer.index_inputs import append, content, lines, moment, save, session_of
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 

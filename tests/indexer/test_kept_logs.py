@@ -17,8 +17,8 @@ from indexer.refresh import complete, read_rest
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
+from tests.indexer.index_inputs import append, claude_log, claude_records, codex_log, content, lines
 from tests.indexer.transcripts.records import gemini_log, spoken
-from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample

@@ -16,7 +16,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
+from tests.indexer.index_inputs import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 
@@ -34,7 +34,7 @@ from indexer.export import export_path, is_export
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder
+from tests.indexer.index_inputs import HashEmbedder
 
 moments, last = 0, int(sys.argv[1])
 def moment(*_):

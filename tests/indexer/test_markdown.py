@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexer.export import ACTION, export_path, is_export, parse_front_matter, pieces_of, to_markdown, write_export
 from indexer.safe_files import index_root, private_dir
-from tests.indexer.written import piece, session_of
+from tests.indexer.index_inputs import piece, session_of
 from tests.support.cases import parametrize_subtests
 
 HOSTILE = [

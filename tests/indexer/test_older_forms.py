@@ -15,7 +15,7 @@ from indexer.safe_files import index_db, state_home
 from indexer.store.damage import open_sound
 from indexer.store.schema import FORM, NewerIndexError
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder, claude_log, content
+from tests.indexer.index_inputs import HashEmbedder, claude_log, content
 
 ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 SECRET = "kX7mQ2zanzibarW9pL4"

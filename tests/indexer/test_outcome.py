@@ -13,7 +13,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import moment, reading_of, save, session_of
+from tests.indexer.index_inputs import moment, reading_of, save, session_of
 from tests.smart_fork.world import Did, World
 
 EDIT = Did("Edit", {"file_path": "/shop/a.py"})

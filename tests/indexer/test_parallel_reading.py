@@ -15,7 +15,7 @@ from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import append, claude_log, claude_records, codex_log, lines
+from tests.indexer.index_inputs import append, claude_log, claude_records, codex_log, lines
 
 
 @pytest.fixture

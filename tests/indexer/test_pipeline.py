@@ -22,7 +22,7 @@ from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import (
+from tests.indexer.index_inputs import (
     HashEmbedder,
     append,
     claude_log,

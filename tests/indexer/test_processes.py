@@ -33,7 +33,7 @@ WRITE = """
 import sys
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
-from tests.indexer.written import save, session_of
+from tests.indexer.index_inputs import save, session_of
 me = sys.argv[1]
 print("ready", flush=True)
 sys.stdin.readline()
@@ -49,7 +49,7 @@ REWRITE = """
 import sys
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
-from tests.indexer.written import save, session_of
+from tests.indexer.index_inputs import save, session_of
 store = Store(index_db())
 print("ready", flush=True)
 for round in range(100):

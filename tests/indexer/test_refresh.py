@@ -20,7 +20,7 @@ from indexer.refresh import complete, embed_first, read_changed, read_changes, r
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import HashEmbedder, claude_log
+from tests.indexer.index_inputs import HashEmbedder, claude_log
 
 ROOT = Path(refresh.__file__).parent.parent
 HOLD = """

@@ -9,7 +9,7 @@ import pytest
 from indexer.project import project_of
 from indexer.store.base import Scope
 from indexer.store.sqlite import Store
-from tests.indexer.written import crowd, save, session_of, vector_of
+from tests.indexer.index_inputs import crowd, save, session_of, vector_of
 
 
 @pytest.fixture

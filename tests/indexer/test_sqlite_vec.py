@@ -18,7 +18,7 @@ from indexer.store.base import Scope
 from indexer.store.damage import read_only
 from indexer.store.queries import StoreReading
 from indexer.store.sqlite import Store
-from tests.indexer.written import save, session_of, stored_vectors, vector_of
+from tests.indexer.index_inputs import save, session_of, stored_vectors, vector_of
 
 ROOT = Path(indexer.__file__).parent.parent
 

@@ -12,7 +12,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import BrokenLine
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import moment, reading_of, save, session_of, stored_vectors, vector_of
+from tests.indexer.index_inputs import moment, reading_of, save, session_of, stored_vectors, vector_of
 
 
 @pytest.fixture

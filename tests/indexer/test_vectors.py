@@ -12,7 +12,7 @@ from indexer.store import vectors
 from indexer.store.base import Scope
 from indexer.store.sqlite import Store
 from indexer.store.vectors import faults
-from tests.indexer.written import crowd, save, session_of, stored_vectors, vector_of
+from tests.indexer.index_inputs import crowd, save, session_of, stored_vectors, vector_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from indexer import schedule
 from indexer.schedule import Watcher
 from smart_fork.agents.log_readers import READERS
-from tests.indexer.written import append, claude_log, codex_log
+from tests.indexer.index_inputs import append, claude_log, codex_log
 
 ONE = "00000001-1111-4111-8111-111111111111"
 TWO = "00000002-1111-4111-8111-111111111111"

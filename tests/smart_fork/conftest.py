@@ -15,11 +15,11 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
+from tests.smart_fork.answers import a_fork
+from tests.smart_fork.fake_agents import scripted
 from tests.smart_fork.finding.scripted_qmd import any_engine, qmd
 from tests.smart_fork.forks import SESSION, HastyClock, codex_path, codex_records, said, text, told, write_log
-from tests.smart_fork.found import a_fork
 from tests.smart_fork.repositories import INIT, make_repository
-from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
 from tests.support.cases import thorough_except_first
 from tests.support.executables import fail_or_skip

@@ -13,7 +13,7 @@ from indexer.shared_embedder import SharedEmbedder
 from smart_fork.doctor import run_checks
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first
 

@@ -184,7 +184,7 @@ def test_its_sessions_are_listed_found_and_read(world, shop, home):
     code = f"""
 import json
 from smart_fork.finding import sessions
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.recent import list_recent

@@ -25,10 +25,10 @@ from smart_fork.forking.spawn import newest_session, spawn
 from smart_fork.sharing import local_logs
 from smart_fork.system.processes import Machine
 from tests.indexer.transcripts.records import FIXTURES
-from tests.smart_fork.asking import find_and_fork
-from tests.smart_fork.checkpointed import THERE, Entry, claude, commit, frozen, jsonl, session
+from tests.smart_fork.checkpoint_repository import THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeClock, FakeProcesses, choosing
+from tests.smart_fork.searches import find_and_fork
 from tests.smart_fork.world import World, git
 from tests.support.cases import thorough_except_first
 

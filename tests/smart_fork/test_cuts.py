@@ -27,7 +27,7 @@ from smart_fork.system.processes import Completed
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import Observation, WorkerReader
 from smart_fork.workers.worker_terminal import ProcessPlace, WorkerLocation
-from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
+from tests.indexer.masking.invented_secrets import BASE64_LINES, KEY_BEGIN, made_up
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 

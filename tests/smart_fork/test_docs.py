@@ -27,9 +27,9 @@ from smart_fork.finding.request import FindRequest
 from smart_fork.forking.results import StartedWorker
 from smart_fork.server.session_tools import _worker_schema
 from smart_fork.workers.termination import WorkersTree
-from tests.smart_fork.asking import find
+from tests.smart_fork.answers import a_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.found import a_fork
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import World
 from tests.support.cases import parametrize_subtests
 

@@ -13,10 +13,10 @@ from smart_fork.server import session_tools
 from smart_fork.system.call_context import Cancelled, cancellable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
-from tests.smart_fork import screens
+from tests.smart_fork import agent_screens
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.terminals import LATER, LATEST, USAGE, Stage
+from tests.smart_fork.fake_tmux import LATER, LATEST, USAGE, Stage
 from tests.smart_fork.test_docs import assert_documented
 
 
@@ -79,7 +79,7 @@ class TestCommands:
 
     def test_active_shows_what_is_asked(self, stage, run):  # noqa: F811
         stage.asked("more", LATEST)
-        stage.terminal.screen = screens.CLAUDE_PERMISSION
+        stage.terminal.screen = agent_screens.CLAUDE_PERMISSION
 
         assert "    │ Do you want to proceed?" in run("active").out.splitlines()
 
@@ -178,8 +178,8 @@ class TestTools:
 
     def test_what_is_asked_is_told_and_answered_only_on_purpose(self, world, stage):
         stage.asked("more", LATEST)
-        stage.terminal.screen = screens.CODEX_PERMISSION
-        stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", screens.CODEX_IDLE)
+        stage.terminal.screen = agent_screens.CODEX_PERMISSION
+        stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", agent_screens.CODEX_IDLE)
 
         assert "touch /etc/made_by_me" in refusal(world, "message_worker", worker=stage.id, message="1")
         assert [] == stage.terminal.keys

@@ -16,7 +16,7 @@ from smart_fork.forking.branch import branch
 from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BranchRequest, ForkRequest
-from tests.smart_fork.checkpointed import claude, commit, frozen, session
+from tests.smart_fork.checkpoint_repository import claude, commit, frozen, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.world import git

@@ -12,7 +12,7 @@ import pytest
 
 from smart_fork.agents import repository_session_sources
 from smart_fork.finding import sessions
-from tests.smart_fork.checkpointed import LINK, SUBMODULE, THERE, Entry, claude, commit, frozen, jsonl, session
+from tests.smart_fork.checkpoint_repository import LINK, SUBMODULE, THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World, git
 

@@ -23,7 +23,7 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.relatives import branch, lineage
+from tests.smart_fork.session_family import branch, lineage
 from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.cli.mcp_handshake import CATALOGUE
-from tests.smart_fork import promised as calls
-from tests.smart_fork.promise_scene import EXPENSIVE, ONE_OF, Scene, scene
+from tests.smart_fork import promise_calls as calls
+from tests.smart_fork.promise_home import EXPENSIVE, ONE_OF, Scene, scene
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.worker_terminal import ProcessPlace
+from tests.smart_fork.answers import a_fork
 from tests.smart_fork.forks import SESSION, plan_of, python
-from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import WordsModel
 
 PROCESSES = Processes()

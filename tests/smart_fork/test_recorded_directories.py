@@ -44,7 +44,7 @@ from tests.indexer.transcripts.records import (
 )
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import branched as branch
-from tests.smart_fork.relatives import lineage
+from tests.smart_fork.session_family import lineage
 from tests.support.cases import parametrize_subtests, thorough_except_first
 
 SESSION = id_of(7)

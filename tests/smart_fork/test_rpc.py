@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from smart_fork.system.rpc import MAX_DEPTH, RpcMessage
-from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
+from tests.smart_fork.invalid_messages import ODD, UNANSWERED, requests
 from tests.support.cases import parametrize_subtests
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

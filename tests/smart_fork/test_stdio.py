@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smart_fork.odd_lines import ODD, UNANSWERED
+from tests.smart_fork.invalid_messages import ODD, UNANSWERED
 from tests.support import forkserver
 
 RETRY = "add retry with backoff to the uploader"

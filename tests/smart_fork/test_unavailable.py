@@ -13,7 +13,7 @@ from indexer.safe_files import index_db
 from indexer.store.damage import kept
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import BrokenModel
 
 RETRY = "add retry with backoff to the uploader"

@@ -22,8 +22,8 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.system import call_context
-from tests.smart_fork.asking import find
-from tests.smart_fork.relatives import lineage
+from tests.smart_fork.searches import find
+from tests.smart_fork.session_family import lineage
 from tests.smart_fork.world import World, git
 from tests.support.cases import thorough_except_first
 

@@ -13,8 +13,8 @@ from indexer.store import schema
 from smart_fork.doctor import run_checks
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.searches import find
 
 RETRY = "add retry with backoff to the uploader"
 

@@ -20,8 +20,8 @@ from indexer.embedder import ModelUnavailableError
 from smart_fork.agents.claude.log import slug
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
 from tests.smart_fork.repositories import INIT, make_repository
+from tests.smart_fork.searches import find
 
 DIMENSIONS = 32
 

@@ -10,7 +10,7 @@ from benchmarks.which_session import harm
 from benchmarks.which_session.play import Stage
 from benchmarks.which_session.transcripts import transcripts
 from tests.benchmarks.which_session.repository import lines, time_of, typed, with_five_before
-from tests.indexer.written import HashEmbedder
+from tests.indexer.index_inputs import HashEmbedder
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 

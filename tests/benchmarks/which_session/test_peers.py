@@ -14,7 +14,7 @@ from benchmarks.which_session.peers import peers
 from benchmarks.which_session.play import Stage, at_home
 from benchmarks.which_session.transcripts import transcripts
 from tests.benchmarks.which_session.repository import lines, with_five_before
-from tests.indexer.written import HashEmbedder
+from tests.indexer.index_inputs import HashEmbedder
 from tests.support.executables import shebang
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs

@@ -24,7 +24,7 @@ from tests.benchmarks.which_session.repository import (
     typed,
     with_five_before,
 )
-from tests.indexer.written import HashEmbedder
+from tests.indexer.index_inputs import HashEmbedder
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 

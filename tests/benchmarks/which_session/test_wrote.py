@@ -13,7 +13,7 @@ from benchmarks.which_session.transcripts import transcripts
 from benchmarks.which_session.wrote import place_of, wrote_of
 from smart_fork.agents.log_readers import READERS
 from tests.benchmarks.which_session.repository import edited, lines, session_id, succeeded, typed, with_five_before
-from tests.indexer.written import HashEmbedder
+from tests.indexer.index_inputs import HashEmbedder
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 

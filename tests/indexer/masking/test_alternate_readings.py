@@ -9,7 +9,7 @@ import pytest
 from indexer.masking import mask
 from indexer.masking.alternate_readings import INVISIBLE, View
 from smart_fork.snippets import printable
-from tests.indexer.masking.invented import TOKENS, made_up
+from tests.indexer.masking.invented_secrets import TOKENS, made_up
 from tests.support.cases import parametrize_subtests
 
 TOKEN = "ghp" + "_" + made_up(36)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexer.masking import mask
-from tests.indexer.masking.invented import made_up
+from tests.indexer.masking.invented_secrets import made_up
 from tests.support.cases import parametrize_subtests
 
 VALUE = "Hunter22x!"

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from indexer.masking import mask as redact
-from tests.indexer.masking.invented import EVERY_TOKEN, KEY_BEGIN
+from tests.indexer.masking.invented_secrets import EVERY_TOKEN, KEY_BEGIN
 from tests.support.cases import parametrize_subtests
 from tests.support.exhaustive import full_or_sample
 

@@ -4,7 +4,7 @@ import string
 import uuid
 
 from indexer.masking import mask
-from tests.indexer.masking.invented import ALNUM, HEX, KEY_BEGIN, KEY_END, made_up
+from tests.indexer.masking.invented_secrets import ALNUM, HEX, KEY_BEGIN, KEY_END, made_up
 from tests.support.cases import parametrize_subtests
 
 IDENTITY = str(uuid.UUID(int=2**127 + 777))

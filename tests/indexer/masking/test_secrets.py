@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from indexer.masking import mask as redact
 from indexer.masking import mask_parts
-from tests.indexer.masking.invented import ALNUM, BASE64_LINES, EVERY_TOKEN, HEX, KEY_BEGIN, KEY_END, UPPER, made_up
+from tests.indexer.masking.invented_secrets import (
+    ALNUM,
+    BASE64_LINES,
+    EVERY_TOKEN,
+    HEX,
+    KEY_BEGIN,
+    KEY_END,
+    UPPER,
+    made_up,
+)
 from tests.support.cases import parametrize_subtests
 
 any_token = st.sampled_from(EVERY_TOKEN)

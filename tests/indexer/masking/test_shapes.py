@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from indexer.masking import mask
-from tests.indexer.masking.pasted import SHAPES, samples, shows
+from tests.indexer.masking.pasted_secrets import SHAPES, samples, shows
 from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.slow

@@ -18,9 +18,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.copies import branch_point
+from tests.indexer.index_inputs import session_of
 from tests.indexer.transcripts import records as made
 from tests.indexer.transcripts.records import SESSION, id_of, prompts
-from tests.indexer.written import session_of
 
 DATABASE = "Which database shall the shop have?"
 CHOICE = {"question": DATABASE, "header": "Store", "id": "store", "options": [{"label": "SQLite"}]}

@@ -16,8 +16,8 @@ from smart_fork.finding import sessions
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
 from tests.smart_fork.agents.opencode import database
+from tests.smart_fork.answers import a_fork
 from tests.smart_fork.forks import told
-from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import BrokenModel, Did
 from tests.support.cases import thorough_except_first
 

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
+from tests.smart_fork.cli.mcp_messages import INITIALIZE, call, request, told
 from tests.support.cases import thorough_except_first
 from tests.support.mcp_process import McpProcess
 

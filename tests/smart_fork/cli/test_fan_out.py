@@ -14,8 +14,8 @@ from smart_fork.finding.sessions import locate
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.search_and_fork import fan_out
 from smart_fork.forking.worker import name_of
+from tests.smart_fork.answers import a_fork
 from tests.smart_fork.forks import told
-from tests.smart_fork.found import a_fork
 from tests.support.cases import thorough_except_first
 
 RETRY = "add retry with backoff to the uploader"

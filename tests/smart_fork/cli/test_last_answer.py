@@ -8,8 +8,8 @@ import pytest
 
 from indexer import state
 from smart_fork.cli import last_answer, quick_answers
+from tests.smart_fork.answers import a_hit
 from tests.smart_fork.cli.test_fan_out import DONE, RETRY, forked, two  # noqa: F401 - fixtures
-from tests.smart_fork.found import a_hit
 
 TERMINAL = "/dev/pts/7"
 

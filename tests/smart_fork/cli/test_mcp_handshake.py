@@ -19,8 +19,8 @@ from smart_fork.cli.mcp_handshake import ALL, CATALOGUE, FEW, greet, listed, wan
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.system.rpc import RpcMessage
-from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
-from tests.smart_fork.odd_lines import ODD, UNANSWERED
+from tests.smart_fork.cli.mcp_messages import INITIALIZE, call, request, told
+from tests.smart_fork.invalid_messages import ODD, UNANSWERED
 from tests.support.cases import thorough_except_first
 from tests.support.mcp_process import McpProcess
 

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.cli.service import installation
 from smart_fork.cli.service.supervisors import LABEL
-from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd, read_as_systemd
+from tests.smart_fork.service.service_files import FakeLaunchd, FakeSystemd, read_as_systemd
 from tests.smart_fork.test_docs import assert_documented
 
 

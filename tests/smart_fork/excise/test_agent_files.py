@@ -11,7 +11,7 @@ import pytest
 from smart_fork.excise import Request, check, cut
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import indexed, play
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("command_model")

@@ -44,7 +44,7 @@ from smart_fork.workers.registry import Registry
 from tests.smart_fork.agents.opencode import database as opencode
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import HELP, FakeProcesses, codex_path, codex_records, write_log
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import Did, WordsModel, World, add_program
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample

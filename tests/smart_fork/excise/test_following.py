@@ -25,7 +25,7 @@ from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import next_run
 from tests.smart_fork.forks import codex_records, said, text
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import WordsModel, World
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from smart_fork.excise import Request, cut
-from tests.indexer.masking.invented import KEY_BEGIN, KEY_END, made_up
+from tests.indexer.masking.invented_secrets import KEY_BEGIN, KEY_END, made_up
 from tests.smart_fork.forks import SESSION, said, write_log
 
 

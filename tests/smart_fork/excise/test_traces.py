@@ -26,7 +26,7 @@ from smart_fork.excise import erasure as erasing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import WordsModel, World
 from tests.support.cases import thorough_except_first
 

@@ -15,7 +15,7 @@ from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_crashes import Breaking, no_space
 from tests.smart_fork.forks import said, text
-from tests.smart_fork.relatives import ids_with, relatives
+from tests.smart_fork.session_family import ids_with, relatives
 from tests.support.cases import thorough_except_first
 
 pytestmark = [pytest.mark.usefixtures("command_model"), pytest.mark.slow]

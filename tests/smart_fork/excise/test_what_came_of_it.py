@@ -15,7 +15,7 @@ from smart_fork.excise import Request, check, cut
 from smart_fork.excise.transcript import load_auto
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_following import SECRET, holders, indexed, numbers
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first
 

@@ -24,7 +24,7 @@ from smart_fork.finding.index_refresh import (
     seconds_left,
 )
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"

@@ -11,7 +11,7 @@ from smart_fork.finding.index_refresh import MANY_LOGS, Engine, covered, index_s
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import WordsModel
 
 ASKED = "why does the uploader lose a file"

@@ -14,8 +14,8 @@ from smart_fork.errors import Usage
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_hints import Signs
-from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.searches import opened
 from tests.smart_fork.world import Did
 
 PORT = "error: widgetBackend refused the handshake on port {}"

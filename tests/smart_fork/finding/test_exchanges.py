@@ -15,7 +15,7 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.forking.copies import last_branch_point
 from smart_fork.forking.fork_content import IntentEvidence, chosen
 from smart_fork.forking.request import parse_budget
-from tests.smart_fork.asking import opened
+from tests.smart_fork.searches import opened
 from tests.smart_fork.world import World
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first

@@ -19,8 +19,8 @@ from smart_fork.finding.query import MAX_CHARACTERS
 from smart_fork.finding.request import FindRequest
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import World, add_program, git
 
 RETRY = "add retry with backoff to the uploader"

@@ -17,7 +17,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import list_recent
-from tests.smart_fork.found import a_hit
+from tests.smart_fork.answers import a_hit
 from tests.smart_fork.world import Did, World
 from tests.support.cases import thorough_except_first
 

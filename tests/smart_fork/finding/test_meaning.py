@@ -9,8 +9,8 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import words_of
 from smart_fork.finding.ranking import LIKELY_SCORE
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.forks import choosing
+from tests.smart_fork.searches import find, find_and_fork
 from tests.smart_fork.world import World
 from tests.support.cases import parametrize_subtests
 

@@ -12,8 +12,8 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import WordsModel
 
 ASKED = "Add retry with exponential backoff to the uploader"

@@ -11,8 +11,8 @@ from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.system.processes import Completed, Processes
-from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_authorship import BODY, LATER, commit, git, wrote
+from tests.smart_fork.searches import find
 from tests.support.cases import thorough_except
 
 

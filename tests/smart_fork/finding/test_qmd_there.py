@@ -13,8 +13,8 @@ from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import collections
-from tests.smart_fork.asking import message_for
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, UNAVAILABLE
+from tests.smart_fork.searches import message_for
 from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.usefixtures("qmd")

@@ -19,8 +19,8 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import RERANKED, SHARE, reranked
 from smart_fork.finding.session_library import engine
-from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.searches import find
 from tests.support.cases import thorough_except_first
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch")]

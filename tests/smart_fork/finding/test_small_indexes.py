@@ -8,8 +8,8 @@ from indexer.safe_files import index_db
 from indexer.store.schema import connect
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import BrokenModel
 from tests.support.cases import parametrize_subtests, thorough_except, thorough_except_first
 

@@ -17,7 +17,7 @@ from smart_fork.finding import index_refresh
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import find
+from tests.smart_fork.searches import find
 from tests.smart_fork.world import WordsModel
 
 LEFT = LogFile("claude", "/home/logs/one.jsonl", 1, 1, 1)

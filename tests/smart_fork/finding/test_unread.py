@@ -12,10 +12,10 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.server.find_tools import after_search
-from tests.smart_fork.asking import find, find_and_fork
+from tests.smart_fork.answers import a_hit, an_answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import choosing
-from tests.smart_fork.found import a_hit, an_answer
+from tests.smart_fork.searches import find, find_and_fork
 from tests.smart_fork.world import git
 
 ASKED = "Add retry with exponential backoff to the uploader"

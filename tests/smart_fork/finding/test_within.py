@@ -9,8 +9,8 @@ import pytest
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.searches import opened
 
 SAID = (
     "rename the logo", "It is renamed",

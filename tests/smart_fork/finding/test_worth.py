@@ -12,7 +12,7 @@ from smart_fork.finding.session_view import Price
 from smart_fork.forking.search_and_fork import fitting
 from smart_fork.repository.history import Drift
 from smart_fork.system.processes import Processes
-from tests.smart_fork.found import a_hit, an_answer
+from tests.smart_fork.answers import a_hit, an_answer
 from tests.smart_fork.world import Did, git
 from tests.support.cases import parametrize_subtests
 

@@ -38,7 +38,7 @@ from tests.smart_fork.forks import (
     text,
     write_log,
 )
-from tests.smart_fork.relatives import branch, lineage
+from tests.smart_fork.session_family import branch, lineage
 from tests.support.cases import thorough_except_first
 
 REFUSED = "Cannot branch while a response or tool call is in progress"

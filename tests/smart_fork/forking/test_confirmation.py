@@ -11,7 +11,7 @@ from smart_fork.agents.starter import LaunchRequest
 from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.system.processes import Machine
 from smart_fork.workers.worker_terminal import WorkerLocation
-from tests.smart_fork import screens
+from tests.smart_fork import agent_screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
 
 
@@ -45,7 +45,7 @@ def seen(plan, *shown: str):
 
 def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
     """The confirmation has the question long before the time limit."""
-    found, clock = seen(plan, screens.CLAUDE_TRUST)
+    found, clock = seen(plan, agent_screens.CLAUDE_TRUST)
 
     assert not found.taken
     assert "trust" in found.asks
@@ -54,7 +54,7 @@ def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
 
 
 def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
-    found, clock = seen(plan, screens.CLAUDE_TRUST, screens.CLAUDE_WORKING)
+    found, clock = seen(plan, agent_screens.CLAUDE_TRUST, agent_screens.CLAUDE_WORKING)
 
     assert "" == found.asks
     assert clock.slept >= CONFIRM_SECONDS
@@ -120,7 +120,7 @@ def test_a_program_that_never_hears_is_told_of(plan):
 
 
 def test_nothing_is_typed_into_a_question(plan):
-    place = Terminal(*[screens.CLAUDE_TRUST] * 9)
+    place = Terminal(*[agent_screens.CLAUDE_TRUST] * 9)
     found, _ = wait_for(plan, place)
 
     assert ([], []) == (place.pasted, place.keys)

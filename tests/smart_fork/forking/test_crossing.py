@@ -22,7 +22,7 @@ from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.forks import branched as branch
-from tests.smart_fork.relatives import lineage
+from tests.smart_fork.session_family import lineage
 from tests.smart_fork.world import Did
 
 SAID = ("add retry", "it retries", "and the docs", "docs are there")

@@ -14,7 +14,7 @@ from smart_fork import session_origins
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.forking.family import Descent, descent, parents
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first
 

@@ -22,7 +22,7 @@ from smart_fork.workers.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, write_log
-from tests.smart_fork.relatives import branch, lineage
+from tests.smart_fork.session_family import branch, lineage
 from tests.smart_fork.world import World
 
 

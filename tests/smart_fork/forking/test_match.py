@@ -15,10 +15,10 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
-from tests.smart_fork.asking import find_and_fork, message_for
-from tests.smart_fork.asking import opened as library_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses, choosing
+from tests.smart_fork.searches import find_and_fork, message_for
+from tests.smart_fork.searches import opened as library_of
 from tests.smart_fork.world import BrokenModel
 from tests.support.cases import thorough_except_first
 

@@ -13,9 +13,9 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
-from tests.smart_fork.asking import find_and_fork
+from tests.smart_fork.answers import a_fork, a_hit, an_answer
 from tests.smart_fork.forks import choosing, told
-from tests.smart_fork.found import a_fork, a_hit, an_answer
+from tests.smart_fork.searches import find_and_fork
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"

@@ -7,7 +7,7 @@ from datetime import datetime
 from smart_fork.finding.session_view import Hit
 from smart_fork.forking.request import about_as_likely
 from smart_fork.server.find_tools import labels
-from tests.smart_fork.found import a_hit
+from tests.smart_fork.answers import a_hit
 from tests.support.cases import parametrize_subtests
 
 

@@ -14,7 +14,7 @@ from smart_fork.forking.preconditions import Occupation
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forking.test_branch import age, append, everything
 from tests.smart_fork.forks import SESSION, said, text
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 
 LATER = "2099-01-01T00:00:00.000Z"
 STOP_FIRST = "Stop the current session's running background tasks before branching the conversation."

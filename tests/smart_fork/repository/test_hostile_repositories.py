@@ -19,8 +19,8 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, worktrees
-from tests.attacks.forged import forge
-from tests.attacks.planted import ATTRIBUTES, plant, program, settings
+from tests.attacks.forged_repositories import forge
+from tests.attacks.planted_programs import ATTRIBUTES, plant, program, settings
 from tests.support.cases import thorough_except, thorough_except_first
 from tests.support.exhaustive import full_or_sample
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.smart_fork.moves import (
+from tests.smart_fork.moved_repositories import (
     URL,
     a_fork_of_one_that_is_gone,
     a_fork_on_a_hosting_site,

@@ -14,7 +14,7 @@ from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository.history import ProjectPlace
-from tests.smart_fork.moves import (
+from tests.smart_fork.moved_repositories import (
     URL,
     a_fork_of_one_that_is_gone,
     commit,

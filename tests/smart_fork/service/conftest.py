@@ -29,7 +29,7 @@ from smart_fork.page.endpoints import ServiceActivity
 from smart_fork.server import calls
 from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
-from tests.smart_fork.asking import opened
+from tests.smart_fork.searches import opened
 from tests.smart_fork.tool_server import create_server
 
 

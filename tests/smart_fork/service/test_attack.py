@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks import home, intruder, verdicts
+from tests.attacks import home, intruder, violations
 from tests.attacks.client import Answer
 from tests.attacks.home import Home
 from tests.attacks.service import attack
@@ -61,16 +61,16 @@ def test_what_must_not_happen_would_be_seen(tmp_path):
         Answer(200, "", {"result": {"isError": True, "content": [{"text": "a" * 5000}]}}),
         Answer(200, "", {"error": {"code": -32603}}),
     ):
-        assert verdicts.of_answer(there, wrong, "", person=False), wrong
-    assert not verdicts.of_answer(there, Answer(404, "Session not found"), "", person=False)
+        assert violations.of_answer(there, wrong, "", person=False), wrong
+    assert not violations.of_answer(there, Answer(404, "Session not found"), "", person=False)
 
-    before = verdicts.tree(there)
+    before = violations.tree(there)
     (tmp_path / "made").touch()
-    assert list(verdicts.of_files(there, before, set()))
+    assert list(violations.of_files(there, before, set()))
     events = [
         ["open", str(there.bait[0]), "r", 0], ["open", "/etc/x", "w", 0], ["os.remove", "/etc/x"],
         ["subprocess.Popen", "sh", ["sh", "-c", "x"]], ["subprocess.Popen", "claude", ["claude", "--evil"]],
         ["os.system", "x"],
     ]  # fmt: skip
     (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    assert len(events) == len(list(verdicts.of_events(there)))
+    assert len(events) == len(list(violations.of_events(there)))

@@ -18,7 +18,7 @@ from indexer.safe_files import state_home
 from smart_fork.cli.service.supervisors import LABEL, launchd_plist, other_label, systemd_unit
 from smart_fork.cli.service.unit_settings import UnitSettings, keep, kept
 from smart_fork.errors import Usage
-from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
+from tests.smart_fork.service.service_files import HOSTILE, read_as_systemd, settings
 from tests.support.exhaustive import full_or_sample
 
 HOME = Path("/home/me")

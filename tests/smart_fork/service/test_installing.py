@@ -18,7 +18,7 @@ from smart_fork.cli.service.installation import install, installed, look, settin
 from smart_fork.cli.service.instance import note_start, wanted_port
 from smart_fork.cli.service.supervisors import LABEL, UNIT, Launchd, Systemd
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from tests.smart_fork.service.units import HOSTILE, FakeLaunchd, FakeSystemd, settings
+from tests.smart_fork.service.service_files import HOSTILE, FakeLaunchd, FakeSystemd, settings
 
 ME = f"gui/{os.getuid()}"
 

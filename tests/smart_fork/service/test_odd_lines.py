@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.smart_fork.odd_lines import ODD, UNANSWERED, call, requests
+from tests.smart_fork.invalid_messages import ODD, UNANSWERED, call, requests
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 from tests.support.mcp_process import McpProcess

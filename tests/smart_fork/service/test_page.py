@@ -23,10 +23,10 @@ from smart_fork.page import routes
 from smart_fork.page.family_page import MIN_LENGTH, timeline
 from smart_fork.page.routes import LIVE
 from smart_fork.page.search_page import activity
-from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
-from tests.smart_fork.relatives import a_relative
+from tests.smart_fork.searches import opened
+from tests.smart_fork.session_family import a_relative
 from tests.smart_fork.world import BrokenModel, Did
 from tests.support.cases import thorough_except_first
 

@@ -8,7 +8,7 @@ import stat
 from markdown_it import MarkdownIt
 
 from smart_fork.page.export import code, in_line
-from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, KEY_END
+from tests.indexer.masking.invented_secrets import BASE64_LINES, KEY_BEGIN, KEY_END
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.test_page import HOSTILE, Tags
 from tests.smart_fork.world import Did

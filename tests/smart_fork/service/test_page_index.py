@@ -15,8 +15,8 @@ from smart_fork.finding.session_view import Explanation, Hit, Match
 from smart_fork.page.endpoints import ServiceActivity
 from smart_fork.page.search_page import age_of, chosen, facets, narrowed, reasons
 from smart_fork.repository.history import Drift
-from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
+from tests.smart_fork.session_family import ids_with, relatives
 
 pytestmark = pytest.mark.slow
 

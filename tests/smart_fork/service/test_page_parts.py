@@ -26,7 +26,7 @@ from smart_fork.page.renderer import chance, clock, day, exact, place, session_l
 from smart_fork.page.session_page import AddressedSession
 from smart_fork.page.sign_in import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.snippets import ago, tokens_about
-from tests.smart_fork.relatives import a_relative
+from tests.smart_fork.session_family import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ import pytest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import Request, cut
 from smart_fork.page.conversation_page import mark_in, mark_of, refuse_changed_session, since
-from tests.smart_fork.relatives import ids_with
 from tests.smart_fork.service.test_page_parts import session, turn
+from tests.smart_fork.session_family import ids_with
 from tests.smart_fork.world import Did
 
 ASKED = ("Find the leak", "It is the timer.", "Where?", "In the heartbeat.")

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 from smart_fork.excise import Request, cut
-from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import Tags
+from tests.smart_fork.session_family import ids_with, relatives
 
 pytestmark = pytest.mark.slow
 

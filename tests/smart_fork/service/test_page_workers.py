@@ -17,10 +17,10 @@ from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import Observation, WorkerReader
-from tests.smart_fork import screens
-from tests.smart_fork.scripted import AGENT
+from tests.smart_fork import agent_screens
+from tests.smart_fork.fake_agents import AGENT
+from tests.smart_fork.fake_tmux import Stage
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
-from tests.smart_fork.terminals import Stage
 from tests.support.cases import thorough_except_first
 
 
@@ -33,9 +33,9 @@ def test_a_worker_stands_in_the_column_of_what_it_does_and_can_be_told_what_it_h
     stage = Stage(world, shop)
     stage.asked("go")
     works = the_card(stage)
-    stage.terminal.screen = screens.CLAUDE_PERMISSION
+    stage.terminal.screen = agent_screens.CLAUDE_PERMISSION
     asks = the_card(stage)
-    stage.terminal.screen = screens.CLAUDE_IDLE
+    stage.terminal.screen = agent_screens.CLAUDE_IDLE
     stage.said("All is done")
     idle = the_card(stage)
 

@@ -18,7 +18,7 @@ from indexer.safe_files import state_home
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.follower import Follower, State
 from tests.smart_fork.forms import Person, choices
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 from tests.support.cases import thorough_except_first
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.sharing.outgoing import NotSent, prepare
-from tests.smart_fork import checkpointed
+from tests.smart_fork import checkpoint_repository
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
 from tests.smart_fork.world import git
 
@@ -226,8 +226,10 @@ def test_a_session_with_messages_of_a_teammate_is_not_sent(machines):
 @pytest.mark.thorough
 def test_a_session_that_the_repository_keeps_is_not_sent(machines):
     laptop = machines.laptop
-    kept = checkpointed.claude(laptop.world, ALICES, *SAID)
-    checkpointed.commit(laptop.repository, "a1b2c3d4e5f6", checkpointed.session(ALICES, kept), session_id=ALICES)
+    kept = checkpoint_repository.claude(laptop.world, ALICES, *SAID)
+    checkpoint_repository.commit(
+        laptop.repository, "a1b2c3d4e5f6", checkpoint_repository.session(ALICES, kept), session_id=ALICES
+    )
     machines.set_up()
     assert laptop.ids() == {ALICES}
     assert laptop.sync()["sent"] == []

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from tests.indexer.masking.invented import ALNUM, KEY_BEGIN, KEY_END, made_up
+from tests.indexer.masking.invented_secrets import ALNUM, KEY_BEGIN, KEY_END, made_up
 from tests.indexer.transcripts.records import SESSION, item, message, meta
-from tests.smart_fork.team.leaving import assistant, claude, codex_log, one_call, result, sent, use, user
+from tests.smart_fork.team.outgoing_logs import assistant, claude, codex_log, one_call, result, sent, use, user
 
 BODY = [made_up(64, ALNUM + "+/", seed) for seed in range(11, 17)]
 KEY = [KEY_BEGIN.format("RSA "), *BODY, KEY_END.format("RSA ")]

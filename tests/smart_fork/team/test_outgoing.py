@@ -19,7 +19,7 @@ from smart_fork.sharing.outgoing import IMAGES, NotSent, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team.push_plan import tracked_parent
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
-from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, one_call, result, sent, use, user
+from tests.smart_fork.team.outgoing_logs import NEW, assistant, claude, codex_log, one_call, result, sent, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 15_000}}

@@ -11,7 +11,7 @@ from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import wire
 from smart_fork.team.push_plan import PUBLISH_QUESTION, SEND_QUESTION, Plan
-from tests.smart_fork.team.leaving import assistant, claude, result, use, user
+from tests.smart_fork.team.outgoing_logs import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 15_000}}

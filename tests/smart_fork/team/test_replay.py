@@ -12,7 +12,7 @@ from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.outgoing import SentBefore, prepare
 from smart_fork.sharing.replay import check_outgoing
 from tests.indexer.transcripts.records import enveloped, item, message, meta
-from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, result, use, user
+from tests.smart_fork.team.outgoing_logs import NEW, assistant, claude, codex_log, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 100}}

@@ -19,7 +19,7 @@ from smart_fork.agents.record_conversion import HomePlace, TargetSession, Uttera
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.local_logs import local
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.relatives import branch
+from tests.smart_fork.session_family import branch
 
 SESSION = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 KEPT, WITHDRAWN = ("add retry", "It retries."), ("the key is quokka7731", "wombat7731 is the other.")

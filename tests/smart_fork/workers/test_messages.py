@@ -12,9 +12,9 @@ from smart_fork.system.processes import Running
 from smart_fork.workers import messages
 from smart_fork.workers.messages import message_worker, resume_plan, typed_text
 from smart_fork.workers.registry import Registry, WorkerRecord
-from tests.smart_fork import screens
+from tests.smart_fork import agent_screens
+from tests.smart_fork.fake_tmux import LATEST, PANE, PID, Script, Stage
 from tests.smart_fork.forks import NEW
-from tests.smart_fork.terminals import LATEST, PANE, PID, Script, Stage
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_enter_is_pressed_again_while_the_words_still_stand_there(stage, queue):
 
 
 def test_enter_is_not_pressed_into_what_is_asked_meanwhile(stage):
-    stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", screens.CLAUDE_PERMISSION)
+    stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", agent_screens.CLAUDE_PERMISSION)
 
     assert say(stage, "hello there")["warnings"]
     assert ["Enter"] == stage.terminal.keys
@@ -146,7 +146,7 @@ def test_enter_is_not_pressed_into_what_is_asked_meanwhile(stage):
 
 def test_a_question_is_shown_and_nothing_is_typed_into_it(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CLAUDE_PERMISSION
+    stage.terminal.screen = agent_screens.CLAUDE_PERMISSION
 
     with pytest.raises(ForkRefused, match=r"touch /etc/made_by_me") as caught:
         say(stage, "1", queue=True)
@@ -157,8 +157,8 @@ def test_a_question_is_shown_and_nothing_is_typed_into_it(stage):
 
 def test_an_answer_is_one_of_the_options(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CLAUDE_PERMISSION
-    stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", screens.CLAUDE_WORKING)
+    stage.terminal.screen = agent_screens.CLAUDE_PERMISSION
+    stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", agent_screens.CLAUDE_WORKING)
 
     for wrong in ("4", "yes", "1\n1", ""):
         with pytest.raises(Usage, match="It asks: Bash command"):
@@ -174,8 +174,8 @@ def test_an_answer_is_one_of_the_options(stage):
 
 def test_where_a_number_only_marks_an_option_enter_chooses_it(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CODEX_TRUST
-    keys = {"1": screens.CODEX_TRUST, "Enter": screens.CODEX_IDLE}
+    stage.terminal.screen = agent_screens.CODEX_TRUST
+    keys = {"1": agent_screens.CODEX_TRUST, "Enter": agent_screens.CODEX_IDLE}
     stage.terminal.on_key = lambda key: setattr(stage.terminal, "screen", keys[key])
 
     assert [] == say(stage, "1", answer=True)["warnings"]
@@ -185,7 +185,7 @@ def test_where_a_number_only_marks_an_option_enter_chooses_it(stage):
 def test_a_number_that_does_not_arrive_chooses_nothing_else(stage):
     """Enter would otherwise accept what the person refused."""
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CODEX_PERMISSION
+    stage.terminal.screen = agent_screens.CODEX_PERMISSION
     stage.terminal.lost = 1
 
     assert ["It still asks the same. See: look here"] == say(stage, "3", answer=True)["warnings"]
@@ -194,9 +194,9 @@ def test_a_number_that_does_not_arrive_chooses_nothing_else(stage):
 
 def test_an_option_that_a_number_has_marked_is_chosen(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CODEX_TRUST
-    marked = screens.CODEX_TRUST.replace("› 1.", "  1.").replace("  2.", "› 2.")
-    keys = {"2": marked, "Enter": screens.CODEX_IDLE}
+    stage.terminal.screen = agent_screens.CODEX_TRUST
+    marked = agent_screens.CODEX_TRUST.replace("› 1.", "  1.").replace("  2.", "› 2.")
+    keys = {"2": marked, "Enter": agent_screens.CODEX_IDLE}
     stage.terminal.on_key = lambda key: setattr(stage.terminal, "screen", keys[key])
 
     assert [] == say(stage, "2", answer=True)["warnings"]
@@ -205,9 +205,9 @@ def test_an_option_that_a_number_has_marked_is_chosen(stage):
 
 def test_an_option_without_a_number_is_chosen_by_arrows(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = no = screens.CLAUDE_TRUST_BY_ARROWS
+    stage.terminal.screen = no = agent_screens.CLAUDE_TRUST_BY_ARROWS
     yes = no.replace(" ❯ No", "   No").replace("   Yes", " ❯ Yes")
-    keys = {"Down": yes, "Enter": screens.CLAUDE_IDLE}
+    keys = {"Down": yes, "Enter": agent_screens.CLAUDE_IDLE}
     stage.terminal.on_key = lambda key: setattr(stage.terminal, "screen", keys[key])
 
     assert [] == say(stage, "2", answer=True)["warnings"]
@@ -217,7 +217,7 @@ def test_an_option_without_a_number_is_chosen_by_arrows(stage):
 @pytest.mark.thorough
 def test_an_option_that_no_arrow_reaches_is_not_chosen(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CLAUDE_TRUST_BY_ARROWS
+    stage.terminal.screen = agent_screens.CLAUDE_TRUST_BY_ARROWS
     stage.terminal.on_key = lambda _key: None
 
     assert ["It still asks the same. See: look here"] == say(stage, "2", answer=True)["warnings"]
@@ -226,7 +226,7 @@ def test_an_option_that_no_arrow_reaches_is_not_chosen(stage):
 
 def test_an_answer_that_changes_nothing_is_told(stage):
     stage.asked("more", LATEST)
-    stage.terminal.screen = screens.CODEX_TRUST
+    stage.terminal.screen = agent_screens.CODEX_TRUST
     stage.terminal.on_key = lambda _key: None
 
     assert ["It still asks the same. See: look here"] == say(stage, "1", answer=True)["warnings"]

@@ -11,8 +11,8 @@ from smart_fork.workers import roster
 from smart_fork.workers.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import Observation, WorkerReader, list_workers, read_worker
-from tests.smart_fork import screens
-from tests.smart_fork.terminals import AT_START, LATER, LATEST, PANE, PID, STARTED, Stage
+from tests.smart_fork import agent_screens
+from tests.smart_fork.fake_tmux import AT_START, LATER, LATEST, PANE, PID, STARTED, Stage
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_a_hook_that_says_what_is_asked(stage):
     stage.hooked("waiting", "Claude needs your permission to use Bash")
 
     assert ("waiting", "Claude needs your permission to use Bash") == (look(stage).status, look(stage).waiting_for)
-    stage.terminal.screen = screens.CLAUDE_PERMISSION
+    stage.terminal.screen = agent_screens.CLAUDE_PERMISSION
     assert "touch /etc/made_by_me" in look(stage).waiting_for, "the screen says more"
-    stage.terminal.screen = screens.CLAUDE_WORKING
+    stage.terminal.screen = agent_screens.CLAUDE_WORKING
     assert ("working", None) == (look(stage).status, look(stage).waiting_for), (
         "it was answered, and what it asked for runs"
     )
@@ -107,7 +107,7 @@ def test_an_answer_that_was_broken_off_without_a_word_in_the_log_is_seen_on_the_
 @pytest.mark.parametrize("prompt", ["go", ""])
 def test_a_question_on_the_screen_is_what_it_waits_for(world, shop, prompt):
     stage = Stage(world, shop, prompt=prompt)
-    stage.terminal.screen = screens.CLAUDE_TRUST
+    stage.terminal.screen = agent_screens.CLAUDE_TRUST
 
     seen = look(stage)
 
@@ -116,7 +116,7 @@ def test_a_question_on_the_screen_is_what_it_waits_for(world, shop, prompt):
 
 
 def test_secrets_in_a_question_are_masked(stage):
-    stage.terminal.screen = screens.CODEX_PERMISSION.replace("May I", "AKIAIOSFODNN7EXAMPLE ghp_" + "a1B2" * 9)
+    stage.terminal.screen = agent_screens.CODEX_PERMISSION.replace("May I", "AKIAIOSFODNN7EXAMPLE ghp_" + "a1B2" * 9)
 
     assert "a1B2a1B2" not in look(stage).waiting_for
 
@@ -125,7 +125,7 @@ def test_one_that_is_done_is_not_asked_for_its_screen(stage):
     """Later input in its terminal is the person's own."""
     stage.asked("go")
     stage.said("Done")
-    stage.terminal.screen = screens.CLAUDE_TRUST
+    stage.terminal.screen = agent_screens.CLAUDE_TRUST
 
     assert "idle" == look(stage).status
 

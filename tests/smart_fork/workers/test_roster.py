@@ -21,7 +21,7 @@ from smart_fork.workers.roster import (
     wait_workers,
 )
 from smart_fork.workers.termination import close_workers
-from tests.smart_fork.terminals import LATER, LATEST, PANE, PID, STARTED, USAGE, Stage
+from tests.smart_fork.fake_tmux import LATER, LATEST, PANE, PID, STARTED, USAGE, Stage
 
 
 @pytest.fixture

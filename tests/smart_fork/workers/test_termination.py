@@ -18,8 +18,8 @@ from smart_fork.workers import termination
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
 from smart_fork.workers.worker_terminal import ProcessPlace, is_running, location_of
+from tests.smart_fork.fake_tmux import PID, Stage
 from tests.smart_fork.forks import SESSION, eventually, plan_of
-from tests.smart_fork.terminals import PID, Stage
 
 PROCESSES = Processes()
 WAITS = "import signal, sys; print('ready', flush=True); signal.pause()"

@@ -7,8 +7,8 @@ import pytest
 from smart_fork.errors import NotFound, Usage
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import LATEST_SECONDS, SOON_SECONDS, wait_workers
-from tests.smart_fork import screens
-from tests.smart_fork.terminals import LATER, LATEST, Script, Stage
+from tests.smart_fork import agent_screens
+from tests.smart_fork.fake_tmux import LATER, LATEST, Script, Stage
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_it_returns_when_the_worker_is_done_with_its_last_words(stage):
 
 
 def test_a_question_and_an_end_are_told_as_well(stage):
-    stage.clock.happens = [lambda: setattr(stage.terminal, "screen", screens.CLAUDE_PERMISSION)]
+    stage.clock.happens = [lambda: setattr(stage.terminal, "screen", agent_screens.CLAUDE_PERMISSION)]
     (one,) = wait_workers([stage.session], around=stage.around).as_json()["workers"]
     assert ("waiting", True) == (one["status"], one["settled"])
 

@@ -10,7 +10,7 @@ from smart_fork.cli.setup import plan
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import Trial
-from tests.smart_fork.cli.setup.homes import HOMES, full
+from tests.smart_fork.cli.setup.settings_homes import HOMES, full
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import add_program
 from tests.support.cases import thorough_except_first

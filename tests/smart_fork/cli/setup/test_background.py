@@ -11,8 +11,8 @@ from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import lasting_program, remove
 from smart_fork.system.processes import Processes
-from tests.smart_fork.cli.setup.homes import everything
-from tests.smart_fork.service.units import FakeSystemd
+from tests.smart_fork.cli.setup.settings_homes import everything
+from tests.smart_fork.service.service_files import FakeSystemd
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.doctor import Check
 from smart_fork.hooks import recall_switch
-from tests.smart_fork.cli.setup.homes import everything
-from tests.smart_fork.cli.setup.newcomers import NEWCOMERS, OneFile, Plugged
+from tests.smart_fork.cli.setup.invented_agents import NEWCOMERS, OneFile, Plugged
+from tests.smart_fork.cli.setup.settings_homes import everything
 from tests.smart_fork.world import add_program
 from tests.support.cases import thorough_except_first
 

@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import agent_settings
-from tests.smart_fork.cli.setup.homes import everything, full
+from tests.smart_fork.cli.setup.settings_homes import everything, full
 from tests.support.cases import thorough_except_first
 
 CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")

@@ -23,7 +23,7 @@ from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.plan import Trial
 from smart_fork.cli.setup.skill_file import content
 from smart_fork.doctor import Check
-from tests.smart_fork.cli.setup.homes import HOMES, by_hand, empty, everything, full
+from tests.smart_fork.cli.setup.settings_homes import HOMES, by_hand, empty, everything, full
 from tests.smart_fork.test_docs import assert_documented
 from tests.support import forkserver
 from tests.support.cases import thorough_except

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import agent_settings
-from tests.smart_fork.cli.setup.homes import everything
+from tests.smart_fork.cli.setup.settings_homes import everything
 
 CODEX = AGENTS.registration_of("codex")
 

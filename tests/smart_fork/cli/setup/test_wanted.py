@@ -18,7 +18,7 @@ from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.tool_permission import missing, put, restore
 from smart_fork.doctor import Check
 from smart_fork.hooks import recall_switch
-from tests.smart_fork.cli.setup.homes import everything, full
+from tests.smart_fork.cli.setup.settings_homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample

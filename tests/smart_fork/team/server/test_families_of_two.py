@@ -22,8 +22,8 @@ from smart_fork.errors import SmartForkError
 from smart_fork.excise.transcript import load_with_tool
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import SPOKEN, TOKEN, Family, Member, number_ids, play, unpacked
-from tests.smart_fork.relatives import branch
-from tests.smart_fork.team.server.killed import killed
+from tests.smart_fork.session_family import branch
+from tests.smart_fork.team.server.killed_commands import killed
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
 from tests.smart_fork.team.server.test_withdrawal import writing

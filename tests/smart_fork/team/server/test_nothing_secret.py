@@ -17,9 +17,9 @@ from smart_fork.agents.claude.log import slug
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 from smart_fork.team.server.postgres_process import OWNER
-from tests.indexer.masking.invented import ALNUM, HEX, TOKENS, UPPER
+from tests.indexer.masking.invented_secrets import ALNUM, HEX, TOKENS, UPPER
 from tests.indexer.transcripts.records import item, message, meta, result, use, user
-from tests.smart_fork.team.server.shop import index_all
+from tests.smart_fork.team.server.shared_sessions import index_all
 from tests.support.exhaustive import full_or_sample
 
 pytestmark = pytest.mark.slow

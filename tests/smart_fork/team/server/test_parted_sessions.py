@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smart_fork.team.server.killed import killed
+from tests.smart_fork.team.server.killed_commands import killed
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_killed_clients import shared_by, unmade
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of

@@ -18,7 +18,7 @@ from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import KINDS, JobWorker
 from smart_fork.team.server.postgres_process import JOBS
 from smart_fork.team.server.search import _speaking, answer_search
-from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
+from tests.smart_fork.team.server.shared_sessions import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.team.server.team import new_id
 from tests.smart_fork.team.server.test_schema import BY_PROJECT
 from tests.support.cases import thorough_except_first

@@ -14,8 +14,8 @@ from smart_fork.team.records import searchable_form, vector_space
 from smart_fork.team.server.postgres_process import OWNER
 from smart_fork.team.server.search import space
 from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex
-from tests.indexer.written import reading_of
-from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, records_of, share
+from tests.indexer.index_inputs import reading_of
+from tests.smart_fork.team.server.shared_sessions import INVOICES, LOGIN, UPLOADER, records_of, share
 from tests.smart_fork.team.server.team import Team
 
 SAID = {"uploader": UPLOADER, "invoices": INVOICES, "login": LOGIN}

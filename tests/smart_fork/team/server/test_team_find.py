@@ -23,9 +23,9 @@ from smart_fork.team.facade import TeamSearch
 from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.records import hash_of
 from smart_fork.team.server import search as server_search
-from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
-from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
+from tests.smart_fork.searches import find_and_fork
+from tests.smart_fork.team.server.shared_sessions import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
 from tests.support.cases import thorough_except_first
 

@@ -22,10 +22,10 @@ from smart_fork.errors import ForkRefused
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
 from smart_fork.team import facade
-from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
-from tests.smart_fork.asking import opened
+from tests.e2e.browser import Watch, browser, chromium, low_contrast, violations, window
+from tests.smart_fork.searches import opened
 from tests.smart_fork.team.server.machines import serving
-from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
+from tests.smart_fork.team.server.shared_sessions import INVOICES, UPLOADER, index_all
 
 pytestmark = pytest.mark.slow
 

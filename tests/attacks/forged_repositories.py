@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks._words_only import NoModel
 from smart_fork.repository.worktree import Worktree
-from tests.attacks import planted
+from tests.attacks import planted_programs
 
 LURE = "uploader"
 SOMEBODY = 4242
@@ -40,7 +40,7 @@ class World:
     foreign: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.bad = planted.program(self.home)
+        self.bad = planted_programs.program(self.home)
         self.secret, self.shop = repository(self.home / "secret"), repository(self.home / "shop")
         git(self.secret, "submodule", "add", "-q", repository(self.home / "library"), "vendor")
         git(self.secret, "commit", "-q", "-m", "Vendor")
@@ -151,7 +151,7 @@ def an_own_worktree(world: World, folder: Path) -> None:
     (own / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (own / "commondir").write_text(spelled(world, own, world.secret / ".git") + "\n", encoding="utf-8")
     (own / "gitdir").write_text(f"{folder}/.git\n", encoding="utf-8")
-    planted.plant(own, world.bad)
+    planted_programs.plant(own, world.bad)
     cleared(folder).write_text(f"gitdir: {own}\n", encoding="utf-8")
 
 
@@ -163,7 +163,7 @@ def a_repository(world: World, folder: Path) -> None:
     git(folder, "add", "file.txt")
     git(folder, "commit", "-q", "-m", "First")
     own = folder / ".git"
-    planted.plant(own, world.bad)
+    planted_programs.plant(own, world.bad)
     if world.chance.random() < 0.3:
         (own / "objects/info").mkdir(parents=True, exist_ok=True)
         (own / "objects/info/alternates").write_text(f"{world.secret}/.git/objects\n", encoding="utf-8")
@@ -215,7 +215,7 @@ def somebody_elses(_world: World, folder: Path) -> None:
 
 def attributes(_world: World, folder: Path) -> None:
     """Which files go through the programs."""
-    (folder / ".gitattributes").write_text(planted.ATTRIBUTES, encoding="utf-8")
+    (folder / ".gitattributes").write_text(planted_programs.ATTRIBUTES, encoding="utf-8")
     (folder / "new.txt").write_text("new\n", encoding="utf-8")
     (folder / "file.txt").write_text("two\n", encoding="utf-8")
 
@@ -226,7 +226,7 @@ def a_submodule(world: World, folder: Path) -> None:
     if part.exists():
         return
     repository(part)
-    planted.plant(part / ".git", world.bad)
+    planted_programs.plant(part / ".git", world.bad)
     attributes(world, part)
     text = f'[submodule "part"]\n\tpath = part\n\turl = ext::{world.bad}\n\tignore = none\n\tupdate = !{world.bad}\n'
     (folder / ".gitmodules").write_text(text, encoding="utf-8")
@@ -313,7 +313,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     from smart_fork.finding.recent import recent_sessions
     from smart_fork.finding.request import FindRequest
     from smart_fork.system import call_context
-    from tests.smart_fork.asking import find
+    from tests.smart_fork.searches import find
 
     wrong = []
     project = project_of(folder)

@@ -26,9 +26,9 @@ from smart_fork.cli.demo import DemoHome, write_demo_home
 from smart_fork.cli.main import main
 from smart_fork.system.processes import Processes
 from tests.conftest import move_into
-from tests.golden.normal import NOW, Normal
+from tests.golden.normalize import NOW, Normal
+from tests.smart_fork.fake_agents import AGENT, Scripted
 from tests.smart_fork.forks import eventually
-from tests.smart_fork.scripted import AGENT, Scripted
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import WordsModel
 from tests.support.executables import shebang

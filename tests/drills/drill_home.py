@@ -28,7 +28,7 @@ from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.instance import announced
 from smart_fork.cli.service.token import token
-from tests.indexer.written import (
+from tests.indexer.index_inputs import (
     HashEmbedder,
     append,
     claude_log,

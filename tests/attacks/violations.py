@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.attacks.client import Answer
 from tests.attacks.home import Home
-from tests.attacks.hostile import SECRET
+from tests.attacks.hostile_arguments import SECRET
 
 #: An error that repeats more than a part of what was wrong is no help, and floods whoever asked.
 MAX_ERROR = 4_000

@@ -13,7 +13,7 @@ import typer
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.demo import INTENT
 from smart_fork.server import create_server
-from tests.golden.scene import HEADLESS, Scene
+from tests.golden.demo_home import HEADLESS, Scene
 
 #: What a worker's agent answers, and a session that nobody has.
 WORDS, NOBODYS = "Retries are in the downloader too.", "00000000-0000-4000-8000-000000000000"

@@ -12,9 +12,9 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.cli.mcp_handshake import CATALOGUE
 from smart_fork.finding.request import collections
+from tests.smart_fork.answers import a_worker
 from tests.smart_fork.finding.test_authorship import BODY, commit, git
-from tests.smart_fork.found import a_worker
-from tests.smart_fork.promise_scene import DONE, ERROR, PATCH, RETRY, Scene
+from tests.smart_fork.promise_home import DONE, ERROR, PATCH, RETRY, Scene
 from tests.smart_fork.world import Did
 
 

@@ -1,6 +1,6 @@
 """`smart-fork`, with a list of what it opens, writes, removes and starts; for the attack on a service.
 
-    python tests/attacks/watched.py FILE serve
+    python tests/attacks/audited_command.py FILE serve
 
 FILE has one JSON array a line: the event (as Python's audit hooks name it) and what it was about, each once.
 """

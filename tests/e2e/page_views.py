@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.e2e.windows import INTENT
+from tests.e2e.page_fixtures import INTENT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -13,8 +13,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.finding import session_notes
 from smart_fork.snippets import one_of
 from tests.smart_fork import client
+from tests.smart_fork.fake_agents import Scripted
 from tests.smart_fork.finding.test_authorship import BODY, commit
-from tests.smart_fork.scripted import Scripted
 from tests.smart_fork.world import Did, World
 
 #: Sentences that each agent more makes longer.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.browsing import Watch, browser, chromium, enter, window
+from tests.e2e.browser import Watch, browser, chromium, enter, window
 from tests.e2e.demo_service import DemoService, demo_service
 from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LONG, TALL
 from tests.support.executables import fail_or_skip
