@@ -93,7 +93,8 @@ class AgentProcesses(AgentFacet):
         noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
             one = processes.get(note.pid)
-            if one and one.born <= note.since + START_SECONDS and self._may_be(one.words):
+            # It is enough that the program's path contains the agent's name.
+            if one and one.born <= note.since + START_SECONDS and one.words and self.agent in _script_of(one.words):
                 noted[note.pid] = note
         spoken_for = {*noted, *(processes[pid].parent for pid in noted)}
         found = {pid: note.sure for pid, note in noted.items() if note.session_id == session_id}
@@ -101,10 +102,6 @@ class AgentProcesses(AgentFacet):
             if pid not in spoken_for and self.runs(one.words) and self.goes_on_in(session_id, one.words):
                 found[pid] = True
         return found
-
-    def _may_be(self, words: Sequence[str]) -> bool:
-        """Return True if the program's path has the agent's name, so that a note about the process is valid."""
-        return bool(words) and self.agent in _script_of(words)
 
 
 def _script_of(words: Sequence[str]) -> str:

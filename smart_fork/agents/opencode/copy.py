@@ -120,7 +120,7 @@ class OpenCodeCopy(Copy):
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """Yield a message of smart-fork's own after `before`. Its metadata names the source session and its family."""
+        """Yield a message of smart-fork's own that comes before `before` and names the source session and family."""
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
         info = {
