@@ -12,7 +12,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.finding import session_notes
 from smart_fork.snippets import one_of
-from tests.smart_fork import client
+from tests.smart_fork import mcp_client
 from tests.smart_fork.fake_agents import Scripted
 from tests.smart_fork.finding.test_authorship import BODY, commit
 from tests.smart_fork.world import Did, World
@@ -38,10 +38,10 @@ class Scene:
     other: str
 
     def ask(self, tool: str = "find_sessions", **given: Any) -> dict[str, Any]:
-        return client.answer(self.world, tool, **given)
+        return mcp_client.answer(self.world, tool, **given)
 
     def refused(self, tool: str, **given: Any) -> str:
-        return client.refusal(self.world, tool, **given)
+        return mcp_client.refusal(self.world, tool, **given)
 
     def ids(self, tool: str = "find_sessions", **given: Any) -> list[str]:
         return [one["session_id"] for one in self.ask(tool, **given)["results"]]

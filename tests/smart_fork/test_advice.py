@@ -15,7 +15,7 @@ from smart_fork.cli.command_table import COMMANDS
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding import sessions
 from smart_fork.server import FEW
-from tests.smart_fork.client import call, refusal
+from tests.smart_fork.mcp_client import call, refusal
 from tests.smart_fork.tool_server import create_server
 
 PACKAGE = Path(errors.__file__).parent

@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.server.find_tools import READ_CHARACTERS
-from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.mcp_client import answer, refusal
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"

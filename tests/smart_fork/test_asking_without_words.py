@@ -13,9 +13,9 @@ from smart_fork.errors import Usage
 from smart_fork.finding import session_notes
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.finding.test_authorship import BODY, commit
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.searches import find
 from tests.smart_fork.world import Did, World
 

@@ -12,8 +12,8 @@ from mcp import Client
 from smart_fork.system import call_context
 from smart_fork.system.call_context import Cancelled, cancellable, refuse_cancelled
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.client import answer
 from tests.smart_fork.forks import eventually
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.tool_server import create_server
 
 #: Where each tool asks, and the longest that its thread may take.

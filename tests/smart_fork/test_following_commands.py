@@ -14,9 +14,9 @@ from smart_fork.system.call_context import Cancelled, cancellable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from tests.smart_fork import agent_screens
-from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.fake_tmux import LATER, LATEST, USAGE, Stage
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.test_docs import assert_documented
 
 

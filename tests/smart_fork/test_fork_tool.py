@@ -8,8 +8,8 @@ import pytest
 
 import smart_fork
 from smart_fork import public
-from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.world import WordsModel
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.preconditions import NotLoggedIn, Provisions
-from tests.smart_fork.forms import Person, choices
+from tests.smart_fork.mcp_client import Person, choices
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first

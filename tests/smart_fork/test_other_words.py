@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.finding.session_view import score_in_words
-from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except_first

@@ -20,7 +20,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.server import create_server
 from smart_fork.server.find_tools import MAX_BROKEN
 from smart_fork.snippets import one_of
-from tests.smart_fork.client import answer, call, refusal
+from tests.smart_fork.mcp_client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.smart_fork.client import answer, call, refusal
+from tests.smart_fork.mcp_client import answer, call, refusal
 
 
 @pytest.fixture

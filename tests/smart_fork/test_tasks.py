@@ -16,8 +16,7 @@ from smart_fork.server.tasks import TaskParams
 from smart_fork.system import call_context
 from smart_fork.system.call_context import Cancelled, refuse_cancelled
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.client import answer
-from tests.smart_fork.follower import Asked, Follower, State, Told
+from tests.smart_fork.mcp_client import Asked, Follower, State, Told, answer
 from tests.smart_fork.tool_server import create_server
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader in upload.py retries five times with backoff"

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.smart_fork.forms import Person, choices
+from tests.smart_fork.mcp_client import Person, choices
 from tests.smart_fork.world import World
 from tests.support.mcp_process import McpProcess
 

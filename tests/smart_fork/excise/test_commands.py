@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork.excise import suggest
-from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, write_log
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.world import World
 
 pytestmark = pytest.mark.usefixtures("claude_records")

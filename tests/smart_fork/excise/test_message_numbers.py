@@ -11,9 +11,9 @@ import pytest
 from smart_fork.excise import Request, check, cut, suggest
 from smart_fork.finding import sessions
 from smart_fork.page.conversation_page import reading
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import World
 from tests.support.cases import thorough_except

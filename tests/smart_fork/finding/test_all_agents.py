@@ -20,7 +20,7 @@ from smart_fork.forking.results import Forked
 from smart_fork.forking.search_and_fork import find_in_all
 from smart_fork.system.call_context import calling
 from tests.smart_fork.answers import a_fork, a_hit, an_answer
-from tests.smart_fork.client import answer
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.searches import opened
 from tests.smart_fork.world import World
 

@@ -22,9 +22,9 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_hints import line_of
 from smart_fork.page.search_page import session_lines
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_traces import everything, indexed
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.world import Did, WordsModel, World
 from tests.support.cases import thorough_except_first
 

@@ -24,11 +24,11 @@ from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.page.routes import forked as forked_by_form
 from smart_fork.system.processes import Machine
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forking.test_handover_text import HERE, NEW
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.forks import branched as branch
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.world import Did, World
 from tests.support.cases import parametrize_subtests
 

@@ -30,10 +30,10 @@ from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
-from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses, snapshot
 from tests.smart_fork.forks import branched as branch
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.world import Did
 from tests.support.cases import thorough_except_first
 

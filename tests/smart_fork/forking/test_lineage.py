@@ -19,9 +19,9 @@ from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.forking.family import parents
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, write_log
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.session_family import branch, lineage
 from tests.smart_fork.world import World
 

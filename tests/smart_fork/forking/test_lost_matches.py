@@ -30,10 +30,10 @@ from smart_fork.system.processes import Machine
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
 from tests.smart_fork.agents.qwen.test_log import read_qwen
 from tests.smart_fork.answers import a_fork, a_hit, an_answer
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, choosing, told
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.searches import find_and_fork, opened
 from tests.support.cases import parametrize_subtests
 

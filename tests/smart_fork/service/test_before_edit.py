@@ -15,9 +15,9 @@ from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
 from smart_fork.finding import session_notes
 from smart_fork.hooks import EDITS, RECALL, recall_switch
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.finding.test_authorship import BODY, commit, wrote
+from tests.smart_fork.mcp_client import answer
 from tests.smart_fork.service.test_recall import NEW, announced, asked, noon, on, prompt
 from tests.smart_fork.service.test_recall import run as printed
 from tests.smart_fork.world import Did

@@ -16,8 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from indexer.safe_files import state_home
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.follower import Follower, State
-from tests.smart_fork.forms import Person, choices
+from tests.smart_fork.mcp_client import Follower, Person, State, choices
 from tests.smart_fork.session_family import branch
 from tests.support.cases import thorough_except_first
 

@@ -21,8 +21,8 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import Compared
 from smart_fork.workers.comparison import compare, last_fan_out
 from smart_fork.workers.registry import Registry, WorkerRecord
-from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.mcp_client import answer
 
 PROCESSES = Processes()
 START = 1767225600.0  # a world's sessions begin some minutes later

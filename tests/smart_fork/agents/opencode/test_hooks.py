@@ -11,7 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
 from smart_fork.cli.setup import agent_settings
 from smart_fork.server.calls import identify
-from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.mcp_client import answer, refusal
 
 SESSION = "ses_dfa250832ffeWnZ96aG4Zc4UiC"
 RETRY = "add retry with backoff to the uploader"

@@ -16,7 +16,7 @@ import pytest
 from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.team.server import auth
-from tests.smart_fork.team.server.liar import Liar, lies
+from tests.smart_fork.team.server.lying_server import Liar, lies
 from tests.smart_fork.team.server.machines import serving, team_server
 from tests.smart_fork.team.server.shared_sessions import index_all
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, session_of

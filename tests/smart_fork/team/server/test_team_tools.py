@@ -11,7 +11,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.team import client
 from smart_fork.team.login import Account, logged_in_account, remember
-from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.team.server.shared_sessions import INVOICES
 
 pytestmark = pytest.mark.slow
