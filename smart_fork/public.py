@@ -9,9 +9,27 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexer.default_embedder import configured_embedder
+from indexer.embedder import configured_reranker
 from indexer.lazy import dataclass
-from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
+from smart_fork.agents.options import Options
+from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.excise import erasure
+from smart_fork.excise.answer import CutRequest
+from smart_fork.excise.cutting import cut as cut_out
+from smart_fork.finding.answer import Unsearched
+from smart_fork.finding.index_refresh import Engine
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.session_library import Library
 from smart_fork.finding.session_view import Hit
+from smart_fork.finding.sessions import ReadRange
+from smart_fork.finding.team_sessions import conversation_of, team_search
+from smart_fork.forking.branch import branch as branch_session
+from smart_fork.forking.plan import fork_session
+from smart_fork.forking.request import BranchRequest, Budget, ForkRequest, parse_amount
+from smart_fork.workers.messages import message_worker
+from smart_fork.workers.roster import read_worker, wait_workers
+from smart_fork.workers.termination import close_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +37,8 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
-    from smart_fork.excise.erasure import Removal
     from smart_fork.finding.remote_search import RemoteSearch
-    from smart_fork.finding.session_library import Library
     from smart_fork.finding.session_view import Conversation, Exported
-    from smart_fork.finding.sessions import ReadRange
-    from smart_fork.forking.request import Budget
     from smart_fork.forking.results import Branched, Forked
     from smart_fork.workers.answers import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
@@ -57,8 +71,6 @@ class Worker:
         Raises:
             SmartForkError: the worker no longer exists, or `timeout` is negative.
         """
-        from smart_fork.workers.roster import wait_workers
-
         (seen,) = wait_workers([self.id], timeout=timeout).workers
         return seen
 
@@ -68,8 +80,6 @@ class Worker:
         Raises:
             SmartForkError: the worker no longer exists, or `exchanges` is below one.
         """
-        from smart_fork.workers.roster import read_worker
-
         return read_worker(self.id, exchanges=exchanges)
 
     def say(self, text: str, *, queue: bool = False) -> WorkerMessaged:
@@ -78,8 +88,6 @@ class Worker:
         Raises:
             SmartForkError: the worker cannot receive the message now.
         """
-        from smart_fork.workers.messages import message_worker
-
         return message_worker(self.id, text, queue=queue)
 
     def close(self, *, remove_worktree: bool = False) -> WorkerClosed:
@@ -88,8 +96,6 @@ class Worker:
         Raises:
             SmartForkError: the worker no longer exists.
         """
-        from smart_fork.workers.termination import close_workers
-
         (closed,) = close_workers([self.id], remove_worktree=remove_worktree)
         return closed
 
@@ -116,10 +122,6 @@ def find(
         Usage: an argument is invalid.
         IndexUnavailable: there is no index to search.
     """
-    from smart_fork.finding.answer import Unsearched
-    from smart_fork.finding.request import FindRequest
-    from smart_fork.finding.team_sessions import team_search
-
     request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
     with _library(project, team_search(wanted=None if team else False)) as library:
         found = library.find(request)
@@ -174,34 +176,7 @@ def read(
     Raises:
         SmartForkError: the session or the message does not exist, or cannot be read.
     """
-    from smart_fork.finding.sessions import ReadRange
-
-    return conversation(session_id, ReadRange(at, context or 0, context), Path(project or Path.cwd()))
-
-
-def conversation(
-    reference: str, reading: ReadRange, project: Path | None, *, notice: str = ""
-) -> Conversation | Exported:
-    """Read the part `reading` of a session of this machine, or of one that the team of `project` shares.
-
-    `notice` is a text to add to the result. See `read`.
-    """
-    from smart_fork.agents.references import Resolved
-    from smart_fork.finding import sessions
-    from smart_fork.finding.index_access import kept_open
-
-    with kept_open():
-        try:
-            located = sessions.locate(reference)
-        except (NotFound, Usage) as missing:
-            if isinstance(missing, Ambiguous) or project is None:
-                raise
-            from smart_fork.finding.team_sessions import is_known, team_room
-
-            if not is_known():
-                raise
-            return team_room().read(reference, missing, project, reading)
-        return sessions.conversation(located, reading, notice=notice, resolved=Resolved.here(reference).by)
+    return conversation_of(session_id, ReadRange(at, context or 0, context), Path(project or Path.cwd()))
 
 
 def preview(
@@ -266,10 +241,6 @@ def _forked(
     wanted: Budget | None,
 ) -> Forked:
     """Fork one session, or merge several. `asked` are further fields of the `ForkRequest`."""
-    from smart_fork.agents.options import Options
-    from smart_fork.forking.plan import fork_session
-    from smart_fork.forking.request import ForkRequest
-
     own = Options(prompt=prompt, **options)
     first = next(iter(session_ids), "")
     return fork_session(ForkRequest(first, own, budget=wanted, **asked), _library)
@@ -283,8 +254,6 @@ def _wanted(
     drop: Sequence[int] = (),
 ) -> Budget | None:
     """Build the token budget of a fork. `keep` and `drop` are exchange numbers."""
-    from smart_fork.forking.request import Budget, parse_amount
-
     if budget is None:
         if intent or also or keep or drop:
             raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
@@ -314,15 +283,11 @@ def branch(
     Raises:
         SmartForkError: nothing was copied.
     """
-    from smart_fork.agents.options import Options
-    from smart_fork.forking.branch import branch as copy
-    from smart_fork.forking.request import BranchRequest
-
     wanted = _wanted(budget, intent, also, keep, drop)
     asked = BranchRequest(
         session_id, Options(unmasked=unmasked), at, intent, tuple(also), wanted, cwd, as_agent, title=title
     )
-    return copy(asked, _library)
+    return branch_session(asked, _library)
 
 
 def cut(
@@ -344,14 +309,11 @@ def cut(
         SmartForkError: nothing was cut: the session is running or would break, or a session or turn does not exist.
         OSError: the transcript cannot be written. It is unchanged.
     """
-    from smart_fork.excise.answer import CutRequest
-    from smart_fork.excise.cutting import cut as cut_out
-
     wanted = CutRequest(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
     return cut_out(wanted)
 
 
-def forget(session_id: str, *, undo: bool = False) -> Removal:
+def forget(session_id: str, *, undo: bool = False) -> erasure.Removal:
     """Remove all that smart-fork stores about a session, and never index it again. Its agent's log stays.
 
     With `undo`, allow the session to be indexed again.
@@ -359,22 +321,14 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     Raises:
         SmartForkError: the session does not exist, or another process is indexing for too long.
     """
-    from smart_fork.excise import erasure
-
     return erasure.undo_forgetting(session_id) if undo else erasure.forget(session_id)
 
 
 def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) -> AbstractContextManager[Library]:
-    from indexer.embedder import configured_reranker
-    from smart_fork.finding.index_refresh import Engine
-    from smart_fork.finding.session_library import Library
-
     return Library.open(project, Engine(_embedder(), rerank=configured_reranker()), elsewhere=elsewhere)
 
 
 @cache
 def _embedder() -> Embedder:
     """Return the process's one embedder, which turns text into vectors, so that its model is loaded once."""
-    from indexer.default_embedder import configured_embedder
-
     return configured_embedder()

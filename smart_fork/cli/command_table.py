@@ -11,6 +11,8 @@ from os.path import dirname, isdir
 from types import ModuleType
 from typing import NamedTuple
 
+from smart_fork.errors import Usage
+
 
 class CommandEntry(NamedTuple):
     """A row of the command table: a command, or a group of commands such as ``team``."""
@@ -88,7 +90,7 @@ _PANELS = {
         "choices": ("result_list.choices", "Print sessions as lines for fzf. smart-fork alone runs this."),
         "mcp": ("main.mcp", "Serve MCP on stdin and stdout. Agents start this."),
         "statusline": ("quick_answers.statusline", "Print one segment for an agent's status line."),
-        "hook": ("setup.hook", "Take one hook event from stdin. Agents run this."),
+        "hook": ("main.hook", "Take one hook event from stdin. Agents run this."),
         "welcome": ("quick_answers.welcome", "Print how many sessions this project has. The plugin's hook runs this."),
     },
     "Setup": {
@@ -121,8 +123,6 @@ def unknown_command(words: list[str], path: str, names: Iterable[str]) -> Except
     """
     from difflib import get_close_matches
 
-    from smart_fork.errors import Usage
-
     known = [*names, *(ALIASES if "find" in names else ())]
     meant = [_MEANT[words[0]]] if _MEANT.get(words[0]) in known else get_close_matches(words[0], known, 2)
     asked = " ".join(word for word in words if not word.startswith("-"))
@@ -139,8 +139,6 @@ def command_module(name: str) -> ModuleType:
         Usage: this installation does not have the command.
     """
     if name not in COMMANDS:
-        from smart_fork.errors import Usage
-
         raise Usage(f"smart-fork {name} is not a part of this installation.")
     return import_module(COMMANDS[name].module)
 

@@ -18,9 +18,14 @@ from smart_fork.cli.output import library_shown, out, plain, printed_as_json, sa
 from smart_fork.cli.result_list import INDENT, print_deleted_prompts, print_found
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
+from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.ranking import HINT_CHANCE, percent
+from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest, RecentRequest
+from smart_fork.finding.results import place_mark
 from smart_fork.finding.session_view import Exported
+from smart_fork.finding.sessions import ReadRange, as_markdown
+from smart_fork.finding.team_sessions import conversation_of, team_search
 from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
@@ -54,8 +59,6 @@ def find(
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.finding.team_sessions import team_search
-
     asked = replace(asked, agent_type=agent, changes=_changes() if asked.changes else None)
     if asked.session:
         _print_exchanges(asked, project)
@@ -187,9 +190,6 @@ def list_sessions(
         place = team_commands.TeamPlace(project=project)
         team_commands.listing.list_sessions(agent=whose, limit=asked.limit, place=place)
         return
-    from smart_fork.finding.recent import list_recent
-    from smart_fork.finding.results import place_mark
-
     found = list_recent(
         agent, project, asked.limit, everywhere=everywhere, automated=asked.include_automated, tag=asked.tag or "",
         archived=asked.archived,
@@ -228,10 +228,7 @@ def show(
     """Print a session's conversation as Markdown, rendered on a terminal. `fork --at` takes the numbers of the
     messages.
     """
-    from smart_fork.finding.sessions import as_markdown
-    from smart_fork.public import read
-
-    one = read(session, at=at, context=context)
+    one = conversation_of(session, ReadRange(at, context or 0, context), Path.cwd())
     if printed_as_json(one):
         return
     if isinstance(one, Exported):
@@ -250,8 +247,6 @@ def show(
 
 def _exit_code(answer: Answer) -> int:
     """Return 3 if the project has no session, 1 if the search failed, else 0."""
-    from smart_fork.finding.answer import Unsearched
-
     if isinstance(answer, Unsearched):
         return 1 if answer.fallback_sessions else 3
     if answer.code:

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer import state as state_database
+from indexer.default_embedder import configured_embedder
+from indexer.embedder import ModelUnavailableError, forget_absence
 from indexer.locks import IndexBusyError, give_way, step_back
+from indexer.pipeline import is_of_another
 from indexer.project import Project, project_of
+from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root
+from indexer.store.schema import VectorsUnavailableError
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import ProjectOption, with_options
@@ -28,7 +34,13 @@ from smart_fork.cli.output import (
     say,
     say_passed_over,
 )
+from smart_fork.cli.service.after_indexing import renewed
 from smart_fork.errors import SmartForkError
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import index_status, indexed
+from smart_fork.finding.project_index import adopt as given
+from smart_fork.finding.request import OWN, configured_engine, current_project
+from smart_fork.repository.history import described
 from smart_fork.snippets import ago
 
 if TYPE_CHECKING:
@@ -36,6 +48,7 @@ if TYPE_CHECKING:
     from indexer.store.sqlite import Store
     from smart_fork.finding.answer import Indexed, IndexStatus
     from smart_fork.repository.history import AboutProject
+
 
 #: How long an index run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -58,16 +71,6 @@ def run(
     ] = None,
 ) -> None:
     """Index new and changed sessions."""
-    from indexer.default_embedder import configured_embedder
-    from indexer.embedder import ModelUnavailableError, forget_absence
-    from indexer.pipeline import is_of_another
-    from indexer.refresh import complete
-    from indexer.store.schema import VectorsUnavailableError
-    from smart_fork.cli.service.after_indexing import renewed
-    from smart_fork.finding.index_access import opened
-    from smart_fork.finding.index_refresh import indexed
-    from smart_fork.finding.request import OWN, configured_engine
-
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
     if if_idle:
@@ -132,8 +135,6 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show what the index holds, and how fresh it is."""
-    from smart_fork.finding.index_refresh import index_status
-
     state = index_status()
     if printed_as_json(state):
         return
@@ -184,9 +185,7 @@ def path() -> None:
 
 def _settle() -> None:
     """Finish the erasures that a killed ``excise cut`` left: delete the cut text from the index's files."""
-    from indexer import state
-
-    if state.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
+    if state_database.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
         from smart_fork.excise import erasure
 
         erasure.run_pending()
@@ -238,9 +237,6 @@ def project(ctx: typer.Context, project: ProjectOption = None) -> None:
     A repository is recognized by its first commits and its remote, wherever it is moved or cloned.
     """
     if ctx.invoked_subcommand is None:
-        from smart_fork.finding.request import current_project
-        from smart_fork.repository.history import described
-
         _print_project(described(current_project(project)))
 
 
@@ -251,9 +247,6 @@ def adopt(
     project: ProjectOption = None,
 ) -> None:
     """Give the sessions of another directory to this project."""
-    from smart_fork.finding.project_index import adopt as given
-    from smart_fork.finding.request import current_project
-
     _print_project(given(current_project(project), directory, remove=remove))
 
 

@@ -20,11 +20,15 @@ from indexer.safe_files import index_db
 from smart_fork.agents.references import Reference
 from smart_fork.cli.quick_answers import titled
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
+from smart_fork.finding.sessions import is_session
+from smart_fork.finding.team_sessions import is_shared
 from smart_fork.snippets import in_words, quoted
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_file import has_registry
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_view import Hit
+
 
 #: The greatest age of an answer: later, another terminal may have the same device name.
 MAX_SECONDS = 12 * 3600
@@ -73,9 +77,6 @@ def _result(number: str) -> str:
         raise Usage(f"The last answer in this terminal is of another project: {number} is not known here", _ASK)
     if (session := answer.sessions.get(number)) is None:
         raise Usage(f"The last answer has no result {number}", f"It has {', '.join(answer.sessions) or 'none'}.")
-    from smart_fork.finding.sessions import is_session
-    from smart_fork.finding.team_sessions import is_shared
-
     if not (is_session(session) or is_shared(Reference.parsed(session).name)):
         raise NotFound(f"Result {number} of the last answer is gone: {quoted(session)}", _ASK)
     return session
@@ -87,8 +88,6 @@ def _named(name: str) -> str:
     Raises:
         Ambiguous: several sessions have the title.
     """
-    from smart_fork.workers.registry import Registry
-
     found = titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
     if len(found) > 1:
         ids = " or ".join(one.session_id for one in found)

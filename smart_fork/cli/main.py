@@ -88,6 +88,13 @@ def mcp(
     run_stdio(begun, configured_embedder(background=True), everything=tools == "all")
 
 
+def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:
+    """Take one hook event from stdin, without output. Agents run the module `smart_fork.hooks`, which starts faster."""
+    from smart_fork.hooks.__main__ import main as take_event
+
+    take_event(agent)
+
+
 def show_help(
     topic: Annotated[
         list[str] | None, typer.Argument(help="Command, such as: team push. Default: all commands.")

@@ -7,6 +7,7 @@ without special characters are printed.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -157,7 +158,6 @@ _FORK_TITLE = 32
 
 def print_segment() -> NoReturn:
     """Print smart-fork's part of an agent's status line, which may be empty, and end this process."""
-    import json  # for this alone
 
     def segment() -> str:
         said = status_segment(json.loads(sys.stdin.buffer.read(MAX_BYTES)))
@@ -285,8 +285,6 @@ def welcome_line() -> str:
 
 def statusline() -> None:
     """Print one segment of a status line, for the JSON on stdin: the session's parent, and its workers."""
-    import json
-
     from smart_fork.cli.output import print_json, wants_json
 
     if not wants_json():

@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -36,12 +37,18 @@ from smart_fork.cli.output import (
 )
 from smart_fork.cli.short_ids import is_id, short
 from smart_fork.errors import SmartForkError
+from smart_fork.finding.answer import Found, Unsearched
+from smart_fork.finding.fork_worth import age_of, cache_in_words
 from smart_fork.finding.query import unnamed
 from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE, percent
+from smart_fork.finding.recent import list_recent
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.results import place_mark
 from smart_fork.snippets import in_words, minute, printable, quoted, tokens_about
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from smart_fork.finding.answer import Answer, Found, GonePrompt, RecentSession
+    from smart_fork.finding.answer import Answer, GonePrompt, RecentSession
     from smart_fork.finding.session_view import Hit
 
 
@@ -62,8 +69,6 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
     `min_score` is the lowest score that the person asked for; a notice names it if nothing was found.
     """
-    from smart_fork.finding.answer import Unsearched
-
     if isinstance(answer, Unsearched):
         steps = (f"  {number}. {step}" for number, step in enumerate(answer.next_steps, start=1))
         for line in filter(None, (answer.message, *steps, answer.team_error)):
@@ -144,8 +149,6 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
     """Return the columns of a result's line: rank, score, headline, facts. Narrow terminals omit the last facts."""
-    from smart_fork.finding.fork_worth import age_of
-
     return (
         str(hit.rank),
         percent(hit.score) if known or hit.wrote else "",
@@ -191,8 +194,6 @@ def _beside(headline: str, files: Sequence[str], room: int) -> str:
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
     """Yield the lines below a result: its notes, the code lines that it wrote, and a quotation."""
-    from smart_fork.finding.results import place_mark
-
     marks = [
         *filter(None, [place_mark(hit.project_inferred_from, hit.began_in)]),
         *(hit.noted.marks if hit.noted else ()),
@@ -213,8 +214,6 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 def _explained(hit: Hit) -> Iterator[str]:
     """Yield lines that explain a result's score and add facts; none without --explain or --verbose."""
-    from smart_fork.finding.fork_worth import age_of, cache_in_words
-
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
     if why:
         cached = cache_in_words(hit.price.cached_until)
@@ -330,8 +329,6 @@ def pick() -> int | list[str]:
     if everywhere and (rows := rows_for("", everywhere=True)):
         say("No sessions of this project; these are of all projects.")
     if not rows:
-        from smart_fork.agents import AGENTS
-
         whose = AGENTS.titles(AGENTS.readable(), "or")
         say(f"No session of {whose} yet. `smart-fork demo` shows how it works; --help lists all commands.")
         return 3
@@ -350,12 +347,7 @@ def choices(*, everywhere: EverywhereOption = False) -> None:
 def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
     """Return the rows of sessions that match `words`, best first; without words, of the newest sessions."""
     if not words.strip():
-        from smart_fork.finding.recent import list_recent
-
         return _of_recent(list_recent("all", None, OFFERED, everywhere=everywhere).sessions)
-    from smart_fork.finding.answer import Found
-    from smart_fork.finding.request import FindRequest
-
     asked = FindRequest(words, agent_type="all", limit=ANSWERS, include_snippets=False)
     with library_shown(everywhere=everywhere) as known:
         answer = known.find(asked)
@@ -386,8 +378,6 @@ def _row(
 
 
 def _age(moment: str) -> str:
-    from smart_fork.finding.fork_worth import age_of
-
     return in_words(passed) if (passed := age_of(moment)) is not None else ""
 
 
@@ -408,7 +398,6 @@ def _fzf_lines(rows: Sequence[PickerRow]) -> str:
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
     """Let the person choose an action and a session in fzf, at the path `program`; typing searches again."""
     from smart_fork.cli.preload.client import start_preloader
-    from smart_fork.system.processes import Processes
 
     if sys.platform == "linux" and not Setting.PRELOAD.is_off():
         start_preloader()  # it is there when the first words are typed
@@ -472,12 +461,8 @@ def _copy(session_id: str) -> int:
     """
     command = f"smart-fork fork {session_id}"
     if program := shutil.which("pbcopy"):
-        from smart_fork.system.processes import Processes
-
         Processes().run([program], timeout=5, input=command.encode())
     else:
-        from base64 import b64encode
-
         sys.stdout.write(f"\x1b]52;c;{b64encode(command.encode()).decode()}\a")
     out.print(command)
     return 0

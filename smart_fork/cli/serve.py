@@ -6,18 +6,20 @@ import contextlib
 import os
 import shlex
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from indexer.errors import next_step, what_failed
+from indexer.project import project_of
 from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import err, out, printed_as_json, say, wants_json, working
-from smart_fork.cli.service import installation
+from smart_fork.cli.service import installation, json_log
 from smart_fork.cli.service.client import Service, ServiceGoneError, find_service, started_service
 from smart_fork.cli.service.installation import ServiceInstallation
 from smart_fork.cli.service.instance import Address
@@ -66,16 +68,14 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
 ) -> None:
     """Print the service's log."""
-    from smart_fork.cli.service.json_log import follow as following
-    from smart_fork.cli.service.json_log import last_lines
 
     def show(record: dict[str, Any]) -> None:
         if not printed_as_json(record):
             out.print(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}")
 
-    for record in last_lines(lines):
+    for record in json_log.last_lines(lines):
         show(record)
-    for record in following() if follow else ():
+    for record in json_log.follow() if follow else ():
         show(record)
 
 
@@ -83,8 +83,6 @@ def open_page(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address. Open nothing.")] = False,
 ) -> None:
     """Open the service's page in the browser, on the current project: a private file signs the browser in, once."""
-    import webbrowser
-
     service = _running_service()
     try:
         way_in = service.way_in(_current_project())
@@ -123,8 +121,6 @@ def _running_service() -> Service:
 
 def _current_project() -> str:
     """Return the main directory of the git repository at the working directory; empty outside one."""
-    from indexer.project import project_of
-
     try:
         project = project_of(Path.cwd())
     except OSError:  # the directory is gone

@@ -25,12 +25,14 @@ from smart_fork.forking.spawn import AgentStart
 from smart_fork.forking.spawn import spawn as start_all
 from smart_fork.forking.start import start
 from smart_fork.system.processes import Processes
+from smart_fork.workers.messages import message_worker
 from smart_fork.workers.terminals import choose_place
 
 if TYPE_CHECKING:
     from smart_fork.forking.results import StartedWorker
     from smart_fork.forking.worker import WorkerSpec
     from smart_fork.workers.answers import WorkerMessaged
+
 
 _NO_SUBJECT = Subject()
 PromptArgument = Annotated[list[str] | None, typer.Argument(help="Prompt.")]
@@ -202,8 +204,6 @@ def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
     Raises:
         ForkRefused: the prompt cannot be sent now, and was not sent.
     """
-    from smart_fork.workers.messages import message_worker
-
     try:
         return message_worker(there.worker.id, prompt)
     except SmartForkError as error:

@@ -12,9 +12,13 @@ from indexer.errors import joined
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, printed_as_json, progress_bar, say
+from smart_fork.sharing.sync import run
+from smart_fork.sharing.sync import setup as synchronization
+from smart_fork.sharing.sync.manifest import own_key
 
 if TYPE_CHECKING:
     from smart_fork.sharing.sync.run import MovedSession, Synced
+
 
 app = CommandApp(help="Move your sessions between your machines over a git remote.", invoke_without_command=True)
 
@@ -30,8 +34,6 @@ def sync(
 ) -> None:
     """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
     if ctx.invoked_subcommand is None:
-        from smart_fork.sharing.sync import run
-
         with progress_bar() as progress:
             done = run.sync(dry_run=dry_run, older=accept_older, progress=progress)
         _print(done)
@@ -44,8 +46,6 @@ def setup(
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""
-    from smart_fork.sharing.sync import setup as synchronization
-
     done = synchronization.set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
         return
@@ -65,16 +65,12 @@ def _given() -> str:
 @app.command("key", json=False)
 def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
-    from smart_fork.sharing.sync.manifest import own_key
-
     out.print(own_key().words())
 
 
 @app.command("add")
 def add(project: ProjectOption = None) -> None:
     """Add this repository: its sessions are sent and received."""
-    from smart_fork.sharing.sync import setup as synchronization
-
     done = synchronization.add(project)
     if not printed_as_json(done):
         out.print("\n".join(done.directories))
@@ -83,8 +79,6 @@ def add(project: ProjectOption = None) -> None:
 @app.command("remove")
 def remove(project: ProjectOption = None) -> None:
     """Stop sending this repository's sessions. Sent sessions stay until you withdraw them."""
-    from smart_fork.sharing.sync import setup as synchronization
-
     done = synchronization.remove(project)
     if not printed_as_json(done):
         out.print("\n".join(done.directories) or "No repository takes part.")
@@ -93,8 +87,6 @@ def remove(project: ProjectOption = None) -> None:
 @app.command("leave")
 def leave() -> None:
     """Delete the key and all settings of sync from this machine. Sessions stay."""
-    from smart_fork.sharing.sync import setup as synchronization
-
     done = synchronization.leave()
     if not printed_as_json(done):
         out.print(f"This machine no longer syncs with {done.remote}.")
@@ -108,8 +100,6 @@ def withdraw(
 
     The original log stays.
     """
-    from smart_fork.sharing.sync import run
-
     with progress_bar() as progress:
         done = run.withdraw(session, progress=progress)
     _print(done)

@@ -19,10 +19,12 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers import termination as trees
 from smart_fork.workers.answers import Compared
 from smart_fork.workers.comparison import compare as compared
+from smart_fork.workers.messages import message_worker
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
 
 if TYPE_CHECKING:
     from smart_fork.workers.answers import WorkerClosed, WorkerState
+
 
 WorkerArgument = Annotated[str, typer.Argument(metavar="ID", help="Worker: id, name, session id or terminal.")]
 WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Workers: id, name, session id or terminal.")]
@@ -76,8 +78,6 @@ def message(
 
     Words starting with a dash go after "--":  smart-fork message ID -- "-Werror again, look at it"
     """
-    from smart_fork.workers.messages import message_worker
-
     told = message_worker(worker, text, queue=queue, answer=answer)
     if printed_as_json(told):
         return

@@ -13,13 +13,15 @@ from indexer.lazy import dataclass
 from indexer.safe_files import state_home
 from indexer.settings import Setting
 from smart_fork.agents.references import Resolved
-from smart_fork.errors import SmartForkError, Usage
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
+from smart_fork.finding import sessions
+from smart_fork.finding.index_access import kept_open
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
     from smart_fork.finding.answer import SharedReading, SharedSessions
     from smart_fork.finding.remote_search import RemoteSearch
-    from smart_fork.finding.session_view import Conversation
+    from smart_fork.finding.session_view import Conversation, Exported
     from smart_fork.finding.sessions import ReadRange
 
 
@@ -105,3 +107,22 @@ def sessions_here(
         fetched = team_room().fetched
         where = None if directory is None else Path(directory)
         yield [stack.enter_context(fetched(one, directory=where, keep=keep)) for one in references]
+
+
+def conversation_of(
+    reference: str, reading: ReadRange, project: Path | None, *, notice: str = ""
+) -> Conversation | Exported:
+    """Read the part `reading` of a session of this machine, or of one that the team of `project` shares.
+
+    `notice` is a text to add to the result.
+    """
+    with kept_open():
+        try:
+            located = sessions.locate(reference)
+        except (NotFound, Usage) as missing:
+            if isinstance(missing, Ambiguous) or project is None:
+                raise
+            if not is_known():
+                raise
+            return team_room().read(reference, missing, project, reading)
+        return sessions.conversation(located, reading, notice=notice, resolved=Resolved.here(reference).by)

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from indexer.lazy import dataclass
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
@@ -53,8 +55,6 @@ def ancestors() -> tuple[Ancestor, ...] | None:
 
     They are better evidence than environment variables, which a process inherits from its parent.
     """
-    import psutil
-
     found: list[Ancestor] = []
     with suppress(psutil.Error, OSError):  # it has ended meanwhile, or is nobody's business
         above = (one for one in psutil.Process().parents()[:_FAR_ENOUGH] if one.pid > 1)
@@ -245,8 +245,6 @@ def hear(agent: str, body: bytes, patience: int) -> None:
     Raises:
         Exception: of many kinds; the caller ignores them.
     """
-    import psutil
-
     event: Any = json.loads(body)
     database = registry_file()
     if AGENTS[agent].hooks is None or not isinstance(event, dict) or not database.is_file():

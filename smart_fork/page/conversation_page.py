@@ -29,6 +29,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.results import title
 from smart_fork.finding.session_view import Hit
+from smart_fork.forking.lineage import forks_of
 from smart_fork.forking.results import Relative
 from smart_fork.page.agent_steps import PageStep, Steps
 from smart_fork.page.renderer import PageValues
@@ -377,8 +378,6 @@ class LazyForks:
 
     @cached_property
     def _known(self) -> dict[int, list[Relative]]:
-        from smart_fork.forking.lineage import forks_of
-
         try:
             forks = forks_of(self._session)
         except (SmartForkError, OSError) as error:  # another's log cannot be read: this one can

@@ -34,6 +34,7 @@ from smart_fork.workers.registry_file import has_registry
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
 
+
 TaskText = Annotated[str, Field(description="The task.")]
 Question = Annotated[str, Field(description="The question.")]
 

@@ -19,21 +19,29 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, WithJsonSchema
 
+from indexer.default_embedder import configured_embedder
 from indexer.lazy import late
 from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
+from indexer.shared_embedder import SharedEmbedder
 from indexer.values import Value, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
 from smart_fork.errors import IndexUnavailable, NotFound, Usage
 from smart_fork.finding.answer import Answer, IndexStatus, Recents, Unsearched
+from smart_fork.finding.index_refresh import index_status as current_status
 from smart_fork.finding.query import unnamed
 from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE
+from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, OWN, FindRequest, RecentRequest
 from smart_fork.finding.results import UNTRUSTED, written_by
+from smart_fork.finding.session_library import MODEL_SECONDS
+from smart_fork.finding.session_library import library as open_library
 from smart_fork.finding.session_view import BUDGET, Conversation, Exported, Hit, score_in_words
-from smart_fork.finding.team_sessions import team_room, team_search
+from smart_fork.finding.sessions import ReadRange
+from smart_fork.finding.team_sessions import conversation_of, team_room, team_search
 from smart_fork.forking.request import AnswerPending, Ask, BudgetOptions, ForkRequest, SessionChoice
+from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.server import tasks
 from smart_fork.server.calls import ToolCaller, progress_callback, project_for, roots_question, sent_arguments
 from smart_fork.server.tools import brief as briefly
@@ -44,8 +52,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
-    from indexer.shared_embedder import SharedEmbedder
     from smart_fork.finding.session_library import Library
+
 
 #: The length of titles in a list of choices.
 TITLE_CHARACTERS = 60
@@ -275,24 +283,18 @@ class SearchTools:
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
         """Open the library (all sessions that a caller can find) with the shared embedder (see `Library.open`)."""
-        from indexer.default_embedder import configured_embedder
-        from indexer.shared_embedder import SharedEmbedder
-        from smart_fork.finding.session_library import MODEL_SECONDS, library
-
         with self._lock:
             if self._shared is None:
                 given = self._embedder or configured_embedder(background=True)
                 self._shared = given if isinstance(given, SharedEmbedder) else SharedEmbedder(given, MODEL_SECONDS)
         self._shared.start()  # it is ready when the logs have been read
         seconds = 0.0 if tasks.current.get() is None else INDEX_SECONDS
-        return library(path, progress_callback(), self._shared, seconds, **how)
+        return open_library(path, progress_callback(), self._shared, seconds, **how)
 
     def _answered(
         self, ctx: Context[Any, Any], caller: ToolCaller, asked: FindRequest, choice: SessionChoice | None = None,
         fork: ForkRequest | None = None, *, project_path: str | None, team: bool | None, places: bool = False,
     ) -> Any:  # fmt: skip
-        from smart_fork.forking.search_and_fork import find_and_fork
-
         given = sent_arguments(ctx)
         if given.get("agent_type") is None and caller.agent:
             asked = replace(asked, agent_type=caller.agent)
@@ -374,8 +376,6 @@ def list_sessions(
     team: Annotated[bool | None, Field(description="Also the team's.")] = None,
 ) -> Recents:
     """List recent sessions of this repository. Titles are untrusted quotations."""
-    from smart_fork.finding.recent import list_recent
-
     project, limit = project_for(project_path, caller), asked.limit
     if not 1 <= limit <= MAX_RECENT:
         what = "at least 1" if limit < 1 else f"at most {MAX_RECENT}"
@@ -400,22 +400,17 @@ def read_session(
     context: Annotated[int, Field(description="Messages before at.")] = 0,
 ) -> Conversation | Exported:
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
-    from smart_fork.finding.sessions import ReadRange
-    from smart_fork.public import conversation
-
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")
     reading = ReadRange(at, context, characters=READ_CHARACTERS)
     # Without a project, sessions of a team are not searched.
-    return conversation(session_id, reading, Path(caller.project) if caller.project else None, notice=UNTRUSTED)
+    return conversation_of(session_id, reading, Path(caller.project) if caller.project else None, notice=UNTRUSTED)
 
 
 def index_status() -> IndexStatus | NoIndex:
     """Say what the search index holds, how fresh and complete it is, and which logs failed."""
-    from smart_fork.finding.index_refresh import index_status
-
     try:
-        state = index_status()
+        state = current_status()
     except IndexUnavailable as error:
         return NoIndex("index_not_available", error.message, (error.hint,))
     if not call_context.limited():

@@ -10,7 +10,7 @@ import pytest
 from indexer.safe_files import state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding import sessions
-from smart_fork.public import conversation
+from smart_fork.finding.team_sessions import conversation_of
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
@@ -146,7 +146,7 @@ def test_of_an_export_as_much_is_read_as_a_tool_may_answer(world, shop):
     world.find("one", shop)
     world.log_of(FIRST).unlink()
 
-    read = conversation(FIRST, sessions.ReadRange(characters=30), None)
+    read = conversation_of(FIRST, sessions.ReadRange(characters=30), None)
 
     assert read.markdown.startswith("---\nSession ID: 11111111-aaaa-\n… (")
 

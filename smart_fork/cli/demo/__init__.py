@@ -22,7 +22,9 @@ from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import slug
 from smart_fork.cli.output import library_shown, printed_as_json, say
+from smart_fork.cli.result_list import print_found
 from smart_fork.errors import ProgramFailed
+from smart_fork.finding.request import FindRequest
 from smart_fork.system.processes import Processes
 
 #: A function that runs git with arguments in a directory and bytes on stdin, and returns its output.
@@ -158,9 +160,6 @@ def demo(
     keep: Annotated[bool, "Keep the temporary home and print its path."] = False,
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
-    from smart_fork.cli.result_list import print_found
-    from smart_fork.finding.request import FindRequest
-
     before = dict(os.environ)
     folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))
     try:

@@ -45,6 +45,7 @@ from smart_fork.cli.preload.client import (
     socket_path,
     unpacked,
 )
+from smart_fork.cli.program import run
 from smart_fork.cli.service.upgrade import load_all
 from smart_fork.system import processes
 from smart_fork.system.peers import credentials
@@ -278,8 +279,6 @@ class _Command:
         _limit_as(self._pid)
         processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
-        from smart_fork.cli.program import run
-
         try:
             run(self._end)
         except SystemExit as ended:  # with a text

@@ -14,6 +14,8 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import NoReturn
 
+import psutil
+
 from indexer.settings import Setting
 from smart_fork.system.release import Release
 
@@ -75,8 +77,6 @@ class Upgrade:
 
 def adopt() -> None:
     """Wait, in new threads, for child processes of before a restart, which ended the threads that waited for them."""
-    import psutil
-
     for child in psutil.Process().children():
         threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
 

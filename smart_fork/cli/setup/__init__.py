@@ -1,7 +1,7 @@
 """The command ``setup``, which connects smart-fork to the installed agents.
 
 It plans all steps, asks the person once, does them, and tries the registered MCP servers. ``--remove`` undoes the
-steps. ``setup hooks`` and ``hook`` are here, too.
+steps. ``setup hooks`` is here, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
@@ -19,11 +20,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.default_embedder import configured_embedder
+from indexer.embedder import ModelUnavailableError
 from indexer.locks import IndexBusyError
+from indexer.refresh import complete
 from indexer.safe_files import index_db, private_dir, state_home
+from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.login_variables import note_variables_of_person
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_options
 from smart_fork.cli.output import (
@@ -38,6 +44,11 @@ from smart_fork.cli.output import (
     wants_json,
     working,
 )
+from smart_fork.cli.service.after_indexing import renewed
+from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup.ledger import Ledger, setup_lock
+from smart_fork.cli.setup.parts import LogCopies, end_running
+from smart_fork.cli.setup.plan import PARTS, installed_by_hand, lines_of, make_plan, try_server, undo_lines, undone
 from smart_fork.cli.setup.setup_answer import (
     HooksChanged,
     HooksSet,
@@ -48,11 +59,14 @@ from smart_fork.cli.setup.setup_answer import (
     Trial,
 )
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.finding.index_access import opened
 from smart_fork.snippets import one_of, printable
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from smart_fork.cli.setup.ledger import Ledger, Step, What
+    from smart_fork.cli.setup.ledger import Step, What
     from smart_fork.cli.setup.plan import SetupPlan
+
 
 _NAMES = one_of((*AGENTS.settable(), AGENTS.BOTH, AGENTS.ALL), "")
 AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
@@ -64,8 +78,6 @@ def hooks(
     only_print: Annotated[bool, typer.Option("--print", help="Print the changes. Change nothing.")] = False,
 ) -> None:
     """Install hooks, so that agents report what their workers do."""
-    from smart_fork.cli.setup import agent_settings
-
     named = agent or []
     agents = [one for one in AGENTS.to_set_up(named) if AGENTS[one].hooks or one in named]
     if only_print:
@@ -83,8 +95,6 @@ def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
 
     If the agent is not `wanted` by name, and has never run here, it is skipped.
     """
-    from smart_fork.cli.setup import agent_settings
-
     path = agent_settings.settings_file(agent)
     told = HooksChanged(agent=agent, path=str(path))
     registration = AGENTS[agent].registration
@@ -113,13 +123,6 @@ def _print_changes(done: list[HooksChanged]) -> None:
         say("Nothing changed.")
 
 
-def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:
-    """Take one hook event from stdin, without output. Agents run the module `smart_fork.hooks`, which starts faster."""
-    from smart_fork.hooks.__main__ import main
-
-    main(agent)
-
-
 app = CommandApp(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
 
@@ -143,8 +146,6 @@ def setup(
     """Connect smart-fork to your agents: server, skill, hooks, first index, service."""
     if ctx.invoked_subcommand is not None:
         return
-    from smart_fork.cli.setup.ledger import Ledger, setup_lock
-
     if options.recall and not options.hooks:
         raise Usage("Recall needs the hooks", "Drop --no-hooks, or --recall.")
     options = replace(options, agents=AGENTS.to_set_up(agent or ()))
@@ -163,10 +164,6 @@ def setup(
 
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry_run: bool) -> None:
-    from smart_fork.agents.login_variables import note_variables_of_person
-    from smart_fork.cli.setup.parts import LogCopies
-    from smart_fork.cli.setup.plan import make_plan
-
     offers = asks and not options.keep and LogCopies.offered(options.agents)
     plan = make_plan(replace(options, keep=True) if offers else options, ledger)
     if not wants_json():
@@ -237,10 +234,6 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
 
 def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
     """Try each agent's registered MCP server, in parallel: list its tools, and with `ask` search for a session."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from smart_fork.cli.setup.plan import try_server
-
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
     ways = [found.way for found in plan.found if found.way.agent not in foreign]
     with working("trying the connections", quiet=wants_json()), ThreadPoolExecutor() as threads:
@@ -307,17 +300,13 @@ def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, asks: bool) -> None:
-    from smart_fork.cli.setup.parts import end_running
-    from smart_fork.cli.setup.plan import installed_by_hand, lines_of, remove, undone
-    from smart_fork.system.processes import Processes
-
     lines = lines_of(ledger, options.agents, what)
     if lines and asks and not what:
         _print_undone([undone(line) for line in lines], [], dry_run=True, whole=True)
         if not typer.confirm("\nRemove all of it?", default=True):
             say("Nothing was changed.")
             raise typer.Exit(1)
-    steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, Processes())
+    steps = [undone(line) for line in lines] if dry_run else undo_lines(ledger, lines, Processes())
     left = list(installed_by_hand(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in steps)
     changed = bool(steps) and not dry_run
@@ -330,10 +319,8 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
         raise typer.Exit(1)
 
 
-def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
-    from smart_fork.cli.setup.plan import PARTS
-
-    for one in undone:
+def _print_undone(steps: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
+    for one in steps:
         done = "off" if one.step == "keep" else "removed" if one.removed else "stays"
         verb = "failed" if one.error else "remove" if dry_run else done
         out.print(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {at_home(one.where)}")
@@ -342,7 +329,7 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
                 _say_below(note)
     for note in left:
         say(note)
-    if not undone:
+    if not steps:
         out.print(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed.")
     elif whole and not dry_run and index_db().exists():
         out.print(f"The index stays in {at_home(str(state_home()))}: delete that folder to remove it.")
@@ -369,9 +356,6 @@ def first_index(plan: SetupPlan) -> list[str]:
     Raises:
         SmartForkError: the index or the embedding model is not available.
     """
-    from indexer.embedder import ModelUnavailableError
-    from indexer.store.schema import VectorsUnavailableError
-
     try:
         sessions, more = _indexed()
     except KeyboardInterrupt:
@@ -390,11 +374,6 @@ def _indexed() -> tuple[int, bool]:
 
     Return the number of sessions, and True if some passages still lack an embedding.
     """
-    from indexer.default_embedder import configured_embedder
-    from indexer.refresh import complete
-    from smart_fork.cli.service.after_indexing import renewed
-    from smart_fork.finding.index_access import opened
-
     with opened() as store, progress_bar() as progress, renewed(store, _PATIENCE, progress, vectors=True):
         complete(store, READERS, None, patience=_PATIENCE, progress=progress)
         read = store.counts()
@@ -406,8 +385,6 @@ def _indexed() -> tuple[int, bool]:
 
 def _rest(plan: SetupPlan) -> str:
     """Have the remaining sessions indexed by the service, or else by a new process. Return a note for the person."""
-    from smart_fork.system.processes import Processes
-
     if not any(step.what == "service" and step.state != "left" for step in plan.steps):
         argv, log = [plan.program, "index", "run", "--if-idle"], private_dir(state_home() / "logs") / "index.log"
         Processes().start(argv, cwd=state_home(), env=os.environ, log=log)

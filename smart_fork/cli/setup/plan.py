@@ -347,7 +347,7 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
     return [line for line in lines if not what or line.what in what]
 
 
-def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
+def undo_lines(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
     """Undo the changes that `lines` of the ledger record, also if one fails. Return an answer for each."""
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]

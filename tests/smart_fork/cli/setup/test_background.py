@@ -9,7 +9,7 @@ import pytest
 from smart_fork.cli.service import installation
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.parts import ServicePart
-from smart_fork.cli.setup.plan import lasting_program, remove
+from smart_fork.cli.setup.plan import lasting_program, undo_lines
 from smart_fork.system.processes import Processes
 from tests.smart_fork.cli.setup.settings_homes import everything
 from tests.smart_fork.service.service_files import FakeSystemd
@@ -30,7 +30,7 @@ def test_it_is_installed_and_undone_with_the_folders_that_were_made_for_it(home,
 
     assert "new" == step.state
     assert "there" == ServicePart.planned(program, systemd).state
-    assert [] == [one.error for one in remove(ledger, list(ledger), systemd) if one.error]
+    assert [] == [one.error for one in undo_lines(ledger, list(ledger), systemd) if one.error]
     assert ("disable", "--now") == next(words[:2] for words in systemd.changes if words[0] == "disable")
     assert before == everything(home)
 
