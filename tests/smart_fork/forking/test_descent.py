@@ -125,6 +125,28 @@ def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_par
     assert {"fork": "between", "between": "first"} == parents(family, {"fork": "between"})
 
 
+def log(name: str, begun: int, *messages: CopiedMessage, recorded: str = "") -> FamilyLog:
+    return FamilyLog("claude", name, Path(), begun=str(begun), recorded=recorded, messages=list(messages))
+
+
+def test_two_branches_of_a_session_that_is_gone_are_not_each_other_s_parent():
+    copied = [CopiedMessage(number, "gone", number) for number in "12"]
+    family = [log(name, at, *copied, CopiedMessage(name), recorded="gone") for at, name in enumerate(("one", "two"))]
+
+    assert {"one": "gone", "two": "gone"} == parents(family, {})
+
+
+@pytest.mark.parametrize(("above", "names"), [("parent", ""), ("sibling", "gone")])
+def test_of_logs_that_share_as_much_the_recorded_parent_or_its_fork_is_the_parent(above, names):
+    """The child shares more messages than it marks as copied, so its log alone does not say where they are from."""
+    messages = [CopiedMessage(number) for number in "12"]
+    recorded = names or above
+    family = [log("earlier", 0, *messages), log(above, 1, *messages, recorded=names)]
+    child = log("child", 2, CopiedMessage("1", recorded, "1"), messages[1], recorded=recorded)
+
+    assert {above: "earlier", "child": above} == parents([*family, child], {})
+
+
 @pytest.mark.parametrize("agent", thorough_except_first(["claude", "codex"]))
 def test_what_was_told_by_way_of_a_branch_without_a_log_is_found_and_the_branch_is_lost(world, shop, agent):
     first = getattr(world, agent)(shop, *SAID)

@@ -137,7 +137,8 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words", thorough_except_first(["list --json", "show 01234567", "list", "find --limit 0 x", "active --json"], 2)
+    "words",
+    thorough_except_first(["list --json", "show 01234567", "list a b", "list", "find --limit 0 x", "active --json"], 3),
 )
 def test_a_command_prints_and_ends_as_without_a_preloader(preloader, monkeypatch, tmp_path, words):
     waited, sooner = handed_over(preloader, lambda: ran(*words.split(), cwd=tmp_path))

@@ -28,7 +28,7 @@ from tests.smart_fork.forks import eventually
 from tests.smart_fork.searches import opened
 from tests.smart_fork.session_family import a_relative
 from tests.smart_fork.world import BrokenModel, Did
-from tests.support.cases import thorough_except_first
+from tests.support.cases import parametrize_subtests, thorough_except_first
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 HOSTILE = '<script>alert(1)</script> "onmouseover=alert(2) & {{ 7 * 7 }} javascript:alert(3)'
@@ -289,16 +289,15 @@ def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
     assert c.start == a.until, "the fork was made when its parent had ended"
 
 
-@pytest.mark.parametrize(
+@parametrize_subtests(
     ("path", "status"),
-    thorough_except_first(
-        [
-            ("/session/claude/0000-not-there-0000", 404),
-            ("/session/codex/short", 400),
-            ("/static/../page.py", 404),
-            ("/nothing", 404),
-        ]
-    ),
+    [
+        ("/session/claude/0000-not-there-0000", 404),
+        ("/session/codex/short", 400),
+        ("/static/../page.py", 404),
+        ("/static/nothing.js", 404),
+        ("/nothing", 404),
+    ],
 )
 def test_what_is_not_there_is_said(served, path, status):
     assert status == served.get(path)[0]

@@ -122,6 +122,17 @@ def test_answers_name_a_question_that_stays_and_a_title_that_was_made_of_what_go
     assert title.startswith("New session - 2026-")
 
 
+def test_the_differences_that_the_session_itself_keeps_go_with_any_cut(path):
+    diffs = json.dumps([{"file": "up.py", "patch": SECRET}])
+    change(path, "UPDATE session SET summary_diffs = ? WHERE id = ?", diffs, TOOLS)
+
+    cut(Request(TOOLS, "3"))
+
+    with closing(sqlite3.connect(path)) as db:
+        assert [(None,)] == db.execute("SELECT summary_diffs FROM session WHERE id = ?", (TOOLS,)).fetchall()
+    assert [] == in_bytes(path)
+
+
 def test_the_session_of_a_sub_agent_goes_with_the_call_that_began_it_and_comes_back(path):
     before = all_rows(path)
     child = "ses_dfa45179dffeN62GEWwDYorf60"

@@ -107,6 +107,10 @@ def test_words_and_phrases_find_what_has_them(kept, table, terms, names):
     assert names == sorted(found(kept, table, *terms))
 
 
+def test_a_word_that_postgresql_leaves_out_of_its_index_is_counted_in_no_session(shared):
+    assert {'"the"': 0, '"retry"': 1} == shared.store.sessions_with(['"the"', '"retry"'])
+
+
 def test_no_more_rows_than_are_wanted_and_the_best_of_them(kept):
     best = found(kept, "sessions", '"uploader"', '"retry"', '"fail"', limit=1)
 
