@@ -143,6 +143,14 @@ def test_what_was_there_before_a_second_time_is_not_what_was_there_before_the_fi
     assert "{}" == file.read_text()
 
 
+def test_what_is_put_into_an_empty_place_is_indented_as_all_else_is():
+    before = json.dumps({"model": "opus", "hooks": {}}, indent=4)
+
+    after = json_text.insert(before, ("hooks", "Stop"), {"command": "say done"})
+
+    assert json.dumps({"model": "opus", "hooks": {"Stop": [{"command": "say done"}]}}, indent=4) == after
+
+
 def test_what_another_program_changes_meanwhile_stays(file):
     """Only ours, and what is empty without it, is taken out."""
     file.write_text('{"hooks": {}}')

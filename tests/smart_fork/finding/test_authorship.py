@@ -14,6 +14,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting
 from smart_fork.errors import NotFound, Usage
+from smart_fork.finding.git_blame import touched_by
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
 from tests.support.cases import parametrize_subtests, thorough_except_first
@@ -193,6 +194,12 @@ def test_uncommitted_changes_and_a_patch_lead_to_who_wrote_what_they_touch(world
     git(shop, "checkout", "-q", ".")
     assert ask(world, shop, changes=True)["results"] == []
     assert [hit["session_id"] for hit in ask(world, shop, changes=patch)["results"]] == [session]
+
+
+def test_a_patch_touches_the_old_lines_that_it_removes_and_the_one_above_what_it_adds():
+    patch = b"--- a/old.py\n+++ b/new.py\n@@ -3,2 +3 @@\n-one\n-two\n+both\n@@ -9,0 +9 @@\n+more\n"
+
+    assert [("old.py", at, at) for at in (3, 4, 4, 9)] == [(one.name, one.first, one.last) for one in touched_by(patch)]
 
 
 def test_lines_that_are_not_committed_are_found_by_what_sessions_wrote(world, shop):

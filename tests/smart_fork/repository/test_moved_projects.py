@@ -244,6 +244,14 @@ def test_a_fork_works_where_the_repository_is_now(moves, programs):
     assert str(folder / "web") == forked.cwd
 
 
+def test_a_session_of_a_moved_worktree_is_gone_on_with_where_git_says_that_the_worktree_is(moves):
+    session, tree = a_worktree_moved(moves)
+
+    (hit,) = moves.world.find("why does the upload fail", moves.home / "shop")["results"]
+
+    assert (session, str(tree)) == (hit["session_id"], hit["working_directory"])
+
+
 def test_a_session_of_another_machine_is_gone_on_with_in_the_folder_that_it_worked_in(moves):
     shop = moves.repository("shop")
     (shop / "web").mkdir()

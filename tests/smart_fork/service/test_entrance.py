@@ -7,6 +7,7 @@ import re
 import stat
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from urllib.parse import urlencode
 
 import orjson
@@ -93,6 +94,17 @@ def test_a_folder_that_is_a_link_is_not_followed(entries, tmp_path):
         entries.new()
     entries.end()
     assert ["open-x.html"] == [file.name for file in (tmp_path / "elsewhere").iterdir()]
+
+
+def test_a_file_that_another_service_has_deleted_meanwhile_does_not_keep_the_others_from_being_deleted(
+    entries, monkeypatch
+):
+    entry = entries.new()
+    monkeypatch.setattr(Path, "glob", lambda folder, _: [folder / "open-gone.html", entry.file])
+
+    entries.end()
+
+    assert not entry.file.exists()
 
 
 def test_a_code_works_once_and_its_file_goes_with_it(entries):

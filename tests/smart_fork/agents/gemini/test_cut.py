@@ -164,6 +164,15 @@ def test_what_a_killed_cut_has_left_beside_the_log_goes_with_what_is_erased_next
     assert WORD not in path.read_text()
 
 
+def test_a_log_that_claims_a_path_as_its_id_has_no_files_beside_it(home):
+    path, *own = beside(home)
+    cutter = AGENTS.cutter_of("gemini")
+    assert {*own[1:]} == {*cutter.files_of(path)}
+    claims = gemini_log(home, session=f"../chats/{SESSION}", name="other")
+
+    assert [] == cutter.files_of(claims)
+
+
 def test_the_other_name_of_a_log_goes(home):
     path = gemini_log(home, *RECORDS, name=SESSION)
     other = path.with_name("session-2026-07-01T10-00-11111111.jsonl")
