@@ -271,6 +271,19 @@ def test_the_thoughts_and_models_of_every_agent_are_told(agent, fixture, models,
     assert not [step for number in range(len(session.turns)) for step in Steps(session, None, thoughts=True).of(number) if step.kind == "thought"]  # fmt: skip
 
 
+def test_a_question_is_shown_with_its_options_whether_they_are_texts_or_have_labels(world, shop):
+    options = ["Keep it", {"label": "Remove it", "description": "x"}, {"description": "x"}, 7]
+    asked = Did("AskUserQuestion", {"questions": [{"question": "And the timer?", "options": options}]}, "Remove it")
+    log = world.log_of(world.worked("claude", shop, "> Find the leak", asked, "It is removed."))
+    session = READERS["claude"].read(log, keep_raw=True).session
+
+    steps = [step for turn in range(len(session.turns)) for step in Steps(session, AGENTS["claude"].codec).of(turn)]
+
+    assert [("question", [("And the timer?", ""), ("Keep it", "to choose"), ("Remove it", "to choose")])] == [
+        (step.kind, [(part.text, part.state) for part in step.parts]) for step in steps
+    ]
+
+
 def test_a_thought_is_folded_and_the_model_is_told_on_the_page_and_by_show(served, world, shop, run):  # noqa: F811
     session = world.claude(shop, "Find the leak", "It is the timer.")
     answered(world.log_of(session), lambda one: think("claude", one))
