@@ -28,14 +28,11 @@ KEPT, WITHDRAWN = ("add retry", "It retries."), ("the key is quokka7731", "womba
 agents = pytest.mark.parametrize("agent", ["claude", "gemini"])
 
 
-def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
+def copied(home: Path, agent: str, texts: tuple[str, ...] = (*KEPT, *WITHDRAWN)) -> tuple[Path, list[bytes]]:
     """A log that was written from a server, and its shared records."""
     root = home / "shop"
     root.mkdir()
-    said = [
-        Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z")
-        for number, text in enumerate((*KEPT, *WITHDRAWN))
-    ]
+    said = [Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z") for number, text in enumerate(texts)]
     log = AGENTS.copier_of(agent).place(Path("log"), NewSession(SESSION, root, datetime(2026, 11, 23, tzinfo=UTC)))
     log.parent.mkdir(parents=True)
     (log.parents[1] / ".project_root").write_text(str(root))
@@ -106,6 +103,16 @@ def test_what_is_withdrawn_that_a_copy_has_no_more_leaves_the_copy_as_it_is(home
     assert () == withdraw(agent, log, records).removed
 
     assert before == log.read_bytes()
+
+
+def test_a_prompt_that_is_withdrawn_goes_from_what_gemini_cli_keeps_beside_the_copy_too(home):
+    log, records = copied(home, "gemini", (*WITHDRAWN, *KEPT))
+    typed = log.parents[1] / "logs.json"
+    typed.write_text(json.dumps([{"sessionId": SESSION, "message": text} for text in (WITHDRAWN[0], KEPT[0])]))
+
+    withdraw("gemini", log, records)
+
+    assert [KEPT[0]] == [one["message"] for one in json.loads(typed.read_text())]
 
 
 @agents

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from indexer.masking import Masked
+from smart_fork.cli import workers
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.export import comparison, write_comparison
 from smart_fork.repository.uncommitted import FileChange
@@ -198,6 +199,16 @@ def test_the_command_compares(run, fleet, tmp_path):  # noqa: F811
     assert "diff" not in values[0]
     assert "+a" in json.loads(run("compare", "two", "--diff", "--json").out)["workers"][0]["diff"]
     assert 3 == run("compare", "nobody").code
+
+
+def test_the_command_says_how_many_files_it_does_not_name(run, fleet, monkeypatch):  # noqa: F811
+    worker = fleet.worker("one", PROMPT, "Answer of one")
+    for name in ("a.py", "b.py"):
+        Path(worker.worktree, name).write_text("a\n")
+
+    for most, said in ((2, []), (1, ["1 more"])):
+        monkeypatch.setattr(workers, "MAX_FILES", most)
+        assert said == re.findall(r"\d+ more", run("compare", "one").out)
 
 
 @pytest.mark.slow
