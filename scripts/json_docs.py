@@ -26,7 +26,7 @@ from smart_fork.finding import answer, session_view
 from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.repository import history
-from smart_fork.server import session_tools
+from smart_fork.server import worker_tools
 from smart_fork.sharing.sync import run as sync_run
 from smart_fork.sharing.sync.setup import SyncedRepositories
 from smart_fork.workers import answers, termination
@@ -90,18 +90,18 @@ TABLES: Mapping[str, Table] = {
     "made commits": _of(session_view.CommitsMade),
     "made commit": _of(session_view.MadeCommit),
     "export": _of(export.SessionFile),
-    "active and list_workers": _of(session_tools.Workers, rare="notice"),
+    "active and list_workers": _of(worker_tools.Workers, rare="notice"),
     "workers": _of(answers.WorkerState),
     "read and read_worker": _of(answers.WorkerRead, but=answers.WorkerState),
     "message and message_worker": _of(answers.WorkerMessaged, but=answers.WorkerState),
     "wait and wait_workers": _of(answers.WorkersWaited),
     "waited": _of(answers.WorkerWaited, but=answers.WorkerState),
-    "close, stop and close_workers": _of(session_tools.WorkersClosed),
+    "close, stop and close_workers": _of(worker_tools.WorkersClosed),
     "closed": _of(answers.WorkerClosed),
     "branch and branch_session": _of(results.Branched),
     "lineage and session_lineage": _of(results.Family),
     "relatives": _of(results.Relative),
-    "compare and compare_workers": _of(session_tools.Comparison),
+    "compare and compare_workers": _of(worker_tools.Comparison),
     "compared": _of(answers.Compared, rare="diff"),
     "project": _of(history.AboutProject),
     "sync": _of(sync_run.Synced),

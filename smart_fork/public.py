@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.default_embedder import configured_embedder
+from indexer import default_embedder
 from indexer.embedder import configured_reranker
 from indexer.lazy import dataclass
 from smart_fork.agents.options import Options
@@ -331,4 +331,4 @@ def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) 
 @cache
 def _embedder() -> Embedder:
     """Return the process's one embedder, which turns text into vectors, so that its model is loaded once."""
-    return configured_embedder()
+    return default_embedder.configured_embedder()

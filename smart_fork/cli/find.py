@@ -20,11 +20,9 @@ from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.ranking import HINT_CHANCE, percent
-from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.results import place_mark
 from smart_fork.finding.session_view import Exported
-from smart_fork.finding.sessions import ReadRange, as_markdown
 from smart_fork.finding.team_sessions import conversation_of, team_search
 from smart_fork.snippets import minute
 
@@ -190,6 +188,8 @@ def list_sessions(
         place = team_commands.TeamPlace(project=project)
         team_commands.listing.list_sessions(agent=whose, limit=asked.limit, place=place)
         return
+    from smart_fork.finding.recent import list_recent
+
     found = list_recent(
         agent, project, asked.limit, everywhere=everywhere, automated=asked.include_automated, tag=asked.tag or "",
         archived=asked.archived,
@@ -228,6 +228,8 @@ def show(
     """Print a session's conversation as Markdown, rendered on a terminal. `fork --at` takes the numbers of the
     messages.
     """
+    from smart_fork.finding.sessions import ReadRange, as_markdown
+
     one = conversation_of(session, ReadRange(at, context or 0, context), Path.cwd())
     if printed_as_json(one):
         return

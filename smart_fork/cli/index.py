@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer import default_embedder
 from indexer import state as state_database
-from indexer.default_embedder import configured_embedder
 from indexer.embedder import ModelUnavailableError, forget_absence
 from indexer.locks import IndexBusyError, give_way, step_back
 from indexer.pipeline import is_of_another
 from indexer.project import Project, project_of
-from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root
-from indexer.store.schema import VectorsUnavailableError
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import ProjectOption, with_options
@@ -34,11 +32,7 @@ from smart_fork.cli.output import (
     say,
     say_passed_over,
 )
-from smart_fork.cli.service.after_indexing import renewed
 from smart_fork.errors import SmartForkError
-from smart_fork.finding.index_access import opened
-from smart_fork.finding.index_refresh import index_status, indexed
-from smart_fork.finding.project_index import adopt as given
 from smart_fork.finding.request import OWN, configured_engine, current_project
 from smart_fork.repository.history import described
 from smart_fork.snippets import ago
@@ -71,13 +65,19 @@ def run(
     ] = None,
 ) -> None:
     """Index new and changed sessions."""
+    from indexer.refresh import complete
+    from indexer.store.schema import VectorsUnavailableError
+    from smart_fork.cli.service.after_indexing import renewed
+    from smart_fork.finding.index_access import opened
+    from smart_fork.finding.index_refresh import indexed
+
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
     if if_idle:
         step_back()
     else:
         forget_absence()
-    embedder = None if no_vectors else configured_embedder(background=if_idle)
+    embedder = None if no_vectors else default_embedder.configured_embedder(background=if_idle)
     try:
         with opened() as store, progress_bar(quiet=if_idle) as progress:
             before = store.seen()
@@ -135,6 +135,8 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show what the index holds, and how fresh it is."""
+    from smart_fork.finding.index_refresh import index_status
+
     state = index_status()
     if printed_as_json(state):
         return
@@ -247,6 +249,8 @@ def adopt(
     project: ProjectOption = None,
 ) -> None:
     """Give the sessions of another directory to this project."""
+    from smart_fork.finding.project_index import adopt as given
+
     _print_project(given(current_project(project), directory, remove=remove))
 
 

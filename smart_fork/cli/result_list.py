@@ -41,7 +41,6 @@ from smart_fork.finding.answer import Found, Unsearched
 from smart_fork.finding.fork_worth import age_of, cache_in_words
 from smart_fork.finding.query import unnamed
 from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE, percent
-from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import place_mark
 from smart_fork.snippets import in_words, minute, printable, quoted, tokens_about
@@ -347,6 +346,8 @@ def choices(*, everywhere: EverywhereOption = False) -> None:
 def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
     """Return the rows of sessions that match `words`, best first; without words, of the newest sessions."""
     if not words.strip():
+        from smart_fork.finding.recent import list_recent
+
         return _of_recent(list_recent("all", None, OFFERED, everywhere=everywhere).sessions)
     asked = FindRequest(words, agent_type="all", limit=ANSWERS, include_snippets=False)
     with library_shown(everywhere=everywhere) as known:

@@ -14,8 +14,6 @@ from indexer.safe_files import state_home
 from indexer.settings import Setting
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
-from smart_fork.finding import sessions
-from smart_fork.finding.index_access import kept_open
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
@@ -116,6 +114,9 @@ def conversation_of(
 
     `notice` is a text to add to the result.
     """
+    from smart_fork.finding import sessions  # what only searches the team needs no database
+    from smart_fork.finding.index_access import kept_open
+
     with kept_open():
         try:
             located = sessions.locate(reference)

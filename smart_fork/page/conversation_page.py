@@ -58,7 +58,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Since(PageValues):
+class ChangeSinceShown(PageValues):
     """The change of a session since a page showed it. `became` is "same", "more", "another" or "gone".
 
     "more" means new messages: `messages` counts them, and `first` is the number of the first new turn. "another" means
@@ -92,18 +92,18 @@ def mark_in(text: str) -> Mark:
     return Mark(int(found[1]), found[2], found[3])
 
 
-def since(mark: Mark, session: Session) -> Since:
+def change_since(mark: Mark, session: Session) -> ChangeSinceShown:
     """Return the change of a session since a page showed it in the state `mark` (a digest of its turns).
 
     If only the last turn of that state has grown, the change is "more" (new messages), not "another" (changed turns).
     """
     now = mark_of(session, mark.turns)
     if now == mark and len(session.turns) == mark.turns:
-        return Since("same")
+        return ChangeSinceShown("same")
     if not mark.turns or (now.turns, now.before) != (mark.turns, mark.before):
-        return Since("another")
+        return ChangeSinceShown("another")
     first = mark.turns if now == mark else mark.turns - 1
-    return Since("more", first, sum(number >= mark.turns for number, _ in session.messages))
+    return ChangeSinceShown("more", first, sum(number >= mark.turns for number, _ in session.messages))
 
 
 def refuse_changed_session(mark: str, session: Session) -> None:
@@ -114,14 +114,14 @@ def refuse_changed_session(mark: str, session: Session) -> None:
     Raises:
         ForkRefused: the session has changed: it was cut, or resumed from an earlier message.
     """
-    if mark and since(mark_in(mark), session).became == "another":
+    if mark and change_since(mark_in(mark), session).became == "another":
         raise ForkRefused(
             "The session has changed: part of it was cut, or it was resumed from an earlier message",
             "Open the session again, and choose there.",
         )
 
 
-def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
+def change_at_address(place: Mapping[str, str], mark: Mark) -> ChangeSinceShown:
     """Return the change of the session at an address since `mark`. The log is read only if it has changed.
 
     Raises:
@@ -130,13 +130,13 @@ def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
     agent, session_id = place["agent"], place["session_id"]
     log = READERS.original_of(agent, session_id) if agent in READERS.names else None
     there = READERS[agent].log_at(str(log)) if log is not None else None
-    return Since("gone") if there is None else _looked(there, mark)
+    return ChangeSinceShown("gone") if there is None else _looked(there, mark)
 
 
 @lru_cache(maxsize=64)
-def _looked(log: LogFile, mark: Mark) -> Since:
+def _looked(log: LogFile, mark: Mark) -> ChangeSinceShown:
     session = READERS[log.agent].read(Path(log.location)).session
-    return Since("another") if session is None else since(mark, session)
+    return ChangeSinceShown("another") if session is None else change_since(mark, session)
 
 
 def _said(turn: Turn) -> bytes:

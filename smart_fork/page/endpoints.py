@@ -1,4 +1,4 @@
-"""The common parts of all addresses of the page: the chosen project, the page's frame, and forms that work once."""
+"""The common parts of all addresses of the page: the chosen project, the status line, and forms that work once."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class ServiceActivity:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """The values around every page: the badge of waiting workers, and the status line of the index.
+class PageStatus:
+    """The status that every page shows: the badge of waiting workers, and the line about the index at its end.
 
     `asks` counts the workers that wait for an answer, `running` those that have not ended, and `sessions` the indexed
     sessions. `problem` says why there is no index.
@@ -141,8 +141,8 @@ class Frame:
         return "indexing fails" if indexing.failing else indexing.doing
 
 
-def framed(board: WorkerBoard, state: Callable[[], ServiceActivity]) -> Frame:
-    """Build the frame (navigation badge and status line) of a page, with current values."""
+def page_status(board: WorkerBoard, state: Callable[[], ServiceActivity]) -> PageStatus:
+    """Return the current status of workers and index for a page."""
     workers = board.view()
     sessions, updated_at, problem = 0, "", ""
     try:
@@ -150,7 +150,7 @@ def framed(board: WorkerBoard, state: Callable[[], ServiceActivity]) -> Frame:
             sessions, updated_at = store.session_count(), store.meta("updated_at")
     except SmartForkError as error:
         problem = error.message
-    return Frame(workers.asks, workers.running, sessions, updated_at, state(), problem)
+    return PageStatus(workers.asks, workers.running, sessions, updated_at, state(), problem)
 
 
 T = TypeVar("T")
@@ -178,21 +178,21 @@ class Endpoints:
     ) -> Response:
         """Render `template` with the values that `work` returns; an error page if `work` fails.
 
-        `by` turns the template, the values, the page's frame and the values in `more` into the response.
+        `by` turns the template, the values, the page's status and the values in `more` into the response.
         """
         try:
-            values, frame = await in_thread(lambda: (work(), self._frame()))
+            values, common = await in_thread(lambda: (work(), self._common()))
         except (SmartForkError, OSError) as error:
             return await self.problem(error)
-        return by(template, values, frame, *more, status=status)
+        return by(template, values, common, *more, status=status)
 
     async def problem(self, error: SmartForkError | OSError) -> Response:
         """Answer with a page that shows what failed, and what the user can do."""
         if isinstance(error, OSError):
             log.warning("a page cannot be shown", exc_info=error)
             error = SmartForkError(what_failed(error), next_step(error))
-        frame = await in_thread(self._frame)
-        return rendered("problem.html", {"problem": error}, frame, status=error.http_status)
+        common = await in_thread(self._common)
+        return rendered("problem.html", {"problem": error}, common, status=error.http_status)
 
     def page(self, template: str, work: Callable[[Asked, Asked], Shown], **how: Any) -> Endpoint:
         """Return an endpoint that renders `template` with `work(path, query)`. `how` are options of `shown`."""
@@ -242,9 +242,9 @@ class Endpoints:
             raise NotFound("This form belongs to another page")
         return answer
 
-    def _frame(self) -> Shown:
-        """Return the values that every template needs: its frame, and a function that names a new form."""
-        return {"frame": framed(self.board, self.state), "new_form": self.forms.new}
+    def _common(self) -> Shown:
+        """Return the values that every template needs: its status, and a function that names a new form."""
+        return {"page_status": page_status(self.board, self.state), "new_form": self.forms.new}
 
 
 def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:

@@ -38,15 +38,15 @@ from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import shared_until
 from smart_fork.page.agent_steps import Steps
 from smart_fork.page.conversation_page import (
+    ChangeSinceShown,
     ConversationPage,
     LazyForks,
-    Since,
-    changes_at,
+    change_at_address,
+    change_since,
     mark_in,
     mark_of,
     reading,
     refuse_changed_session,
-    since,
 )
 from smart_fork.page.endpoints import Asked, Endpoints, ProjectCookie, folder, in_thread
 from smart_fork.page.renderer import (
@@ -104,7 +104,7 @@ class SessionPage(PageValues):
     way: str = ""
     outputs: str = ""
     mark: str = ""
-    since: Since | None = None
+    since: ChangeSinceShown | None = None
     noted: SessionNotes = SessionNotes()
     left_out: str = ""
     resumed: ResumedPart | None = None
@@ -163,7 +163,7 @@ def read_of(
     """Return the page of a conversation that the query `asked` requests, and further fields for its `SessionPage`."""
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
-    before = since(mark_in(asked["since"]), session) if asked.get("since") else None
+    before = change_since(mark_in(asked["since"]), session) if asked.get("since") else None
     at = before.first if before and before.first is not None else number(asked.get("at"))
     read = reading(session, at, words=words, work=AGENTS[session.agent].codec, begun=begun)
     return read, {
@@ -173,7 +173,9 @@ def read_of(
     }  # fmt: skip
 
 
-def changes_since(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
+def changes_since(
+    place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None
+) -> tuple[ChangeSinceShown, str]:
     """Return a session's changes since a page showed it, and the address that shows the new messages.
 
     `mark` in the query `asked` is a digest of the shown state. With a `project`, the session is one that its team
@@ -185,9 +187,9 @@ def changes_since(place: Mapping[str, str], asked: Mapping[str, str], project: s
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
     if project is None:
-        return changes_at(place, mark), f"{session_link(one, since=str(mark))}#more"
+        return change_at_address(place, mark), f"{session_link(one, since=str(mark))}#more"
     way = session_link(one, kind="shared", project=project, since=str(mark))
-    return since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
+    return change_since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
 
 
 def number(text: str | None) -> int | None:

@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.server import find_tools, session_tools
+from smart_fork.server import session_tools, worker_tools
 from smart_fork.server.stdio import Begun, Stdio
 from smart_fork.server.tasks import Tasks
 from smart_fork.server.tools import strict
@@ -156,8 +156,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
 
     It lists all tools if `everything` is true, only a few if it is false, and by default as ``SMART_FORK_TOOLS`` says.
     """
-    searching = find_tools.SearchTools(embedder)
-    starting = session_tools.SessionTools(searching.library)
+    sessions = session_tools.SessionTools(embedder)
     server = Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
@@ -169,20 +168,20 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
         extensions=[Tasks()],
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
-            strict(searching.smart_fork, "Find and fork a past session", reads=False),
-            strict(searching.find_sessions, "Find past sessions"),
-            strict(find_tools.list_sessions, "List recent sessions"),
-            strict(find_tools.read_session, "Read a past session"),
-            strict(find_tools.index_status, "State of the search index"),
-            strict(starting.spawn_workers, "Start workers", reads=False),
-            strict(starting.branch_session, "Branch a session", reads=False),
+            strict(sessions.smart_fork, "Find and fork a past session", reads=False),
+            strict(sessions.find_sessions, "Find past sessions"),
+            strict(session_tools.list_sessions, "List recent sessions"),
+            strict(session_tools.read_session, "Read a past session"),
+            strict(session_tools.index_status, "State of the search index"),
+            strict(worker_tools.WorkerTools(sessions.library).spawn_workers, "Start workers", reads=False),
+            strict(sessions.branch_session, "Branch a session", reads=False),
             strict(session_tools.session_lineage, "A session's family"),
-            strict(session_tools.list_workers, "List workers"),
-            strict(session_tools.read_worker, "Read a worker's answers"),
-            strict(session_tools.message_worker, "Send a message to a worker", reads=False),
-            strict(session_tools.wait_workers, "Wait for workers"),
-            strict(session_tools.close_workers, "End workers", reads=False, ends=True),
-            strict(session_tools.compare_workers, "Compare workers"),
+            strict(worker_tools.list_workers, "List workers"),
+            strict(worker_tools.read_worker, "Read a worker's answers"),
+            strict(worker_tools.message_worker, "Send a message to a worker", reads=False),
+            strict(worker_tools.wait_workers, "Wait for workers"),
+            strict(worker_tools.close_workers, "End workers", reads=False, ends=True),
+            strict(worker_tools.compare_workers, "Compare workers"),
             strict(session_tools.excise_session, "Cut turns out of a past session", reads=False, ends=True),
         ],
     )

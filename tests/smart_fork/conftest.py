@@ -95,7 +95,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
         calls.append(told(request))
         return a_fork(request.session, new_session_id="new", command="claude", cwd=request.cwd)
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
+    for importer in ("forking.plan", "public"):
+        monkeypatch.setattr(f"smart_fork.{importer}.fork_session", fork_session)
     return calls
 
 

@@ -428,7 +428,7 @@ def a_question_of_a_worker_is_told(s: Scene) -> None:
     made = s.worker()
     with pytest.MonkeyPatch.context() as patch:
         asking = a_worker(made["worker_id"], state="running", waiting_for="May I?")
-        patch.setattr("smart_fork.workers.roster.list_workers", lambda *_, **__: (asking,))
+        patch.setattr("smart_fork.server.worker_tools.known_workers", lambda *_, **__: (asking,))
         told = s.ask("list_workers")
     assert ("May I?", True) == (told["workers"][0]["waiting_for"], "message_worker" in told["next"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.server.find_tools import READ_CHARACTERS
+from smart_fork.server.session_tools import READ_CHARACTERS
 from tests.smart_fork.mcp_client import answer, refusal
 
 RETRY = "add retry with backoff to the uploader"

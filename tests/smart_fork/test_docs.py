@@ -25,7 +25,7 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.results import StartedWorker
-from smart_fork.server.session_tools import _worker_schema
+from smart_fork.server.worker_tools import _worker_schema
 from smart_fork.workers.termination import WorkersTree
 from tests.smart_fork.answers import a_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from smart_fork.server import session_tools
+from smart_fork.server import worker_tools
 from smart_fork.system.call_context import Cancelled, cancellable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
@@ -62,10 +62,10 @@ class TestCommands:
         assert "    first answer: read 142k from the cache, wrote 1.1k" in shown
         assert f"{stage.id} ({stage.session}) {said}" in run("wait", stage.id).out.splitlines()
         assert (
-            session_tools.read_worker(stage.id).as_json()["first_answer"]["read_from_cache"]
+            worker_tools.read_worker(stage.id).as_json()["first_answer"]["read_from_cache"]
             == USAGE["cache_read_input_tokens"]
         )
-        assert session_tools.list_workers(caller=None, all_projects=True).workers[0].first_answer
+        assert worker_tools.list_workers(caller=None, all_projects=True).workers[0].first_answer
 
     def test_active_says_how_a_worker_was_started(self, stage, run):  # noqa: F811
         """B-044: a word that only another version knows reads as a fork."""
@@ -186,7 +186,7 @@ class TestTools:
         assert "answered" == answer(world, "message_worker", worker=stage.id, message="1", answer=True)["how"]
 
     def test_waiting_tells_how_far_it_is(self, world, stage, monkeypatch):
-        monkeypatch.setattr(session_tools, "BEAT_SECONDS", 0.0)
+        monkeypatch.setattr(worker_tools, "BEAT_SECONDS", 0.0)
         told = []
 
         async def progress(done: float, of: float, words: str) -> None:
@@ -205,7 +205,7 @@ class TestTools:
     def test_a_call_that_is_given_up_waits_no_longer(self, stage):
         given_up = threading.Event()
         stage.asked("more", LATEST)
-        waiting = partial(session_tools._wait, [stage.id], 3600, lambda *_: None, any_of=False)
+        waiting = partial(worker_tools._wait, [stage.id], 3600, lambda *_: None, any_of=False)
         given_up.set()
 
         with pytest.raises(Cancelled):

@@ -18,7 +18,7 @@ from indexer.store.damage import kept
 from indexer.store.schema import connect
 from smart_fork.agents import AGENTS
 from smart_fork.server import create_server
-from smart_fork.server.find_tools import MAX_BROKEN
+from smart_fork.server.session_tools import MAX_BROKEN
 from smart_fork.snippets import one_of
 from tests.smart_fork.mcp_client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
@@ -409,7 +409,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.finding.session_library.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.session_tools.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:

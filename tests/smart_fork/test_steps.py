@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.session_view import Match
-from smart_fork.server.find_tools import after_search
-from smart_fork.server.session_tools import about_workers
+from smart_fork.server.session_tools import after_search
+from smart_fork.server.worker_tools import about_workers
 from tests.smart_fork.answers import a_hit, a_worker, an_answer
 from tests.smart_fork.mcp_client import answer, call
 from tests.smart_fork.world import World

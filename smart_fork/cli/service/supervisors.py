@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.safe_files import config_home, private_dir, remove, replace_file, state_home
-from smart_fork.cli.service.unit_settings import UnitSettings, UnitState, mark, state_of
+from smart_fork.cli.service.unit_settings import UnitSettings, UnitState, name_suffix, state_of
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Processes
 
@@ -84,7 +84,7 @@ class Launchd:
         self._processes = processes
         self._sleep = sleep
         self._domain = f"gui/{os.getuid()}"
-        self._label = LABEL + mark()
+        self._label = LABEL + name_suffix()
 
     @property
     def path(self) -> Path:
@@ -226,7 +226,7 @@ class Systemd:
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
-        self._unit = f"{_STEM}{mark()}.service"
+        self._unit = f"{_STEM}{name_suffix()}.service"
 
     @property
     def path(self) -> Path:

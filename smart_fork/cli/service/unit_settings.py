@@ -35,7 +35,7 @@ def is_usual(state: Path) -> bool:
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
-def mark() -> str:
+def name_suffix() -> str:
     """Return the suffix of the service's name in launchd or systemd: empty for the default state folder."""
     if is_usual(state_home()):
         return ""

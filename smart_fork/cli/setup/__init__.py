@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.default_embedder import configured_embedder
+from indexer import default_embedder
 from indexer.embedder import ModelUnavailableError
 from indexer.locks import IndexBusyError
 from indexer.refresh import complete
@@ -378,7 +378,7 @@ def _indexed() -> tuple[int, bool]:
         complete(store, READERS, None, patience=_PATIENCE, progress=progress)
         read = store.counts()
         if read.chunks - read.embedded <= _FEW:
-            complete(store, READERS, configured_embedder(), patience=_PATIENCE, progress=progress)
+            complete(store, READERS, default_embedder.configured_embedder(), patience=_PATIENCE, progress=progress)
         counts = store.counts()
     return counts.sessions, counts.embedded < counts.chunks
 

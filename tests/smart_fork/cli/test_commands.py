@@ -37,6 +37,7 @@ def forked(monkeypatch) -> list[tuple]:
         )  # fmt: skip
 
     monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.cli.fork.fork_session", fork_session)
     return calls
 
 

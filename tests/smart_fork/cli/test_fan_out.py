@@ -65,6 +65,7 @@ def forked(monkeypatch):
         return planned.preview() if request.dry_run else planned.start()
 
     monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.cli.fork.fork_session", fork_session)
     monkeypatch.setattr("smart_fork.forking.search_and_fork.Fork", Planned)
     return calls
 

@@ -11,7 +11,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.server.find_tools import after_search
+from smart_fork.server.session_tools import after_search
 from tests.smart_fork.answers import a_hit, an_answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import choosing

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from smart_fork.finding.session_view import Hit
 from smart_fork.forking.request import about_as_likely
-from smart_fork.server.find_tools import labels
+from smart_fork.server.choice_form import labels
 from tests.smart_fork.answers import a_hit
 from tests.support.cases import parametrize_subtests
 

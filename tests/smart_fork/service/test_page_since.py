@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import Request, cut
-from smart_fork.page.conversation_page import mark_in, mark_of, refuse_changed_session, since
+from smart_fork.page.conversation_page import change_since, mark_in, mark_of, refuse_changed_session
 from tests.smart_fork.service.test_page_parts import session, turn
 from tests.smart_fork.session_family import ids_with
 from tests.smart_fork.world import Did
@@ -132,10 +132,10 @@ def test_what_is_written_last_may_be_written_on():
         "less": session(begun.turns[0]),
     }
 
-    became = {name: since(mark, one).became for name, one in states.items()}
+    became = {name: change_since(mark, one).became for name, one in states.items()}
 
     assert {"same": "same", "more": "more", "grown": "more", "another": "another", "less": "another"} == became
-    assert (2, 1) == (since(mark, states["more"]).first, since(mark, states["grown"]).first)
+    assert (2, 1) == (change_since(mark, states["more"]).first, change_since(mark, states["grown"]).first)
     assert mark == mark_in(str(mark))
     refuse_changed_session("", states["another"])
     refuse_changed_session(str(mark), states["more"])

@@ -6,7 +6,6 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli import setup as setup_command
-from smart_fork.cli.setup import plan
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import Trial
@@ -23,7 +22,9 @@ def setup(run, world, monkeypatch):
     """Return a function that runs `smart-fork setup` with some words. The trial of a server is faked, and no program
     starts.
     """
-    monkeypatch.setattr(plan, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1))
+    monkeypatch.setattr(
+        setup_command, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1)
+    )
     monkeypatch.setattr(
         ServicePart,
         "planned",

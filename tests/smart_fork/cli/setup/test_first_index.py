@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from indexer import refresh
 from smart_fork.cli.setup import first_index
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.plan import SetupPlan
@@ -31,7 +30,7 @@ def left(monkeypatch):
     def leave(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(refresh, "complete", leave)
+    monkeypatch.setattr("smart_fork.cli.setup.complete", leave)
 
 
 def test_a_small_one_is_whole(world, shop, command_model, started):

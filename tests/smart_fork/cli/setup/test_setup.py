@@ -17,6 +17,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login_variables import noted_variables
+from smart_fork.cli import setup as setup_command
 from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
@@ -163,7 +164,7 @@ def test_what_stays_is_not_said_to_be_removed(setup, world):
 def test_the_end_quotes_a_session_of_this_persons_own_and_cannot_be_run_by_pasting(setup, world, shop, monkeypatch):
     title = "draw `touch pwned` $(touch pwned) the map"
     monkeypatch.setattr(
-        plan, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, asked=title if ask else "", tools=7)
+        setup_command, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, asked=title if ask else "", tools=7)
     )
 
     said = setup("--yes").out
