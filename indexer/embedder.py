@@ -220,7 +220,9 @@ def load(kind: Callable[..., T], name: str) -> T:
     except (OSError, ValueError):
         pass  # not downloaded yet
     try:
-        _look_for(name)
+        from huggingface_hub import HfApi
+
+        HfApi().model_info(name, timeout=DOWNLOAD_SECONDS)  # the library would retry for minutes
         return kind(name, device="cpu")
     except Exception as error:
         raise ModelUnavailableError(f"the model {name} can be neither found nor downloaded: {_why(error)}") from error
@@ -236,13 +238,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, ConnectionError | TimeoutError) or "Connect" in kind or "Timeout" in kind:
         return "the download server cannot be reached"
     return f"{kind} during the download"
-
-
-def _look_for(name: str) -> None:
-    """Raise an error if the model `name` cannot be downloaded. The library would otherwise retry for minutes."""
-    from huggingface_hub import HfApi
-
-    HfApi().model_info(name, timeout=DOWNLOAD_SECONDS)
 
 
 def packaged_model() -> Path:

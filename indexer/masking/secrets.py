@@ -36,12 +36,6 @@ from indexer.masking.value_checks import STEM_WORDS, goes_on, is_hard, is_key_pa
 #: A table that keeps the bytes of words, and replaces all others by blanks.
 _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for byte in range(256))
 
-
-def words_of(lower: bytes) -> list[bytes]:
-    """Return the words of a lower-case text."""
-    return lower.translate(_LETTERS).split()
-
-
 _GOES_ON = late(expanded("{goes_on}"))
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: A text that mentions secrets has one of these, even if parts of it are escaped.
@@ -146,7 +140,7 @@ def _looked_at(text: str) -> _Text:
     plain = text.encode("ascii", "replace")
     lower, runs = plain.lower(), runs_of(plain)
     places = _LITERALS.places_in(lower)
-    signs = _WORDS.intersection(words_of(lower)) | _SIGNS.intersection(places)
+    signs = _WORDS.intersection(lower.translate(_LETTERS).split()) | _SIGNS.intersection(places)
     return _Text(text, plain, lower, runs, list(long_runs(plain, runs)), signs, places)
 
 

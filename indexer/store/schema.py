@@ -362,8 +362,6 @@ def _gate(folder: Path, how: int) -> Iterator[None]:
 # That there is something to erase is noted in the transaction that deletes it, so whatever interrupts the erasing, it
 # is done at the next occasion.
 
-log = logging.getLogger(__name__)
-
 #: Bytes of an index that are rewritten in a second on a slow machine.
 BYTES_PER_SECOND = 30_000_000
 _NOTE = "erase"
