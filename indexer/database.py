@@ -32,7 +32,8 @@ def immediate(db: apsw.Connection) -> Iterator[None]:
 def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
     """Switch the database to write-ahead logging, so that readers never wait for the writer.
 
-    Raise `apsw.BusyError` if another process holds the necessary lock, for which SQLite does not wait, too long.
+    Raises:
+        apsw.BusyError: another process has held a lock, for which SQLite does not wait, for `milliseconds`.
     """
     db.set_busy_timeout(milliseconds)
     deadline = time.monotonic() + milliseconds / 1000

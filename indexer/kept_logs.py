@@ -422,11 +422,10 @@ def keep_all(
     store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Update the wanted copies of indexed logs, newest first, until `deadline` (of `time.monotonic`). Return True at
-    the end.
+    """Update the wanted copies of indexed logs, newest first. Return True if all was done before `deadline`.
 
-    The caller holds the index's lock. Logs in `done` are skipped. At least one log is handled and added to `done`, so
-    that repeated calls come to an end on a slow disk.
+    The deadline is of `time.monotonic`. The caller holds the index's lock. Logs in `done` are skipped. At least one log
+    is handled and added to `done`, so that repeated calls come to an end on a slow disk.
 
     Raises:
         OSError: the disk is full.

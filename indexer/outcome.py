@@ -44,7 +44,7 @@ class Outcome(StrEnum):
 
     @classmethod
     def of(cls, session: Session) -> Outcome:
-        """Return the last outcome that a commit or a test run proved, in a fork's own turns.
+        """Return the last outcome that a commit or a test run proved. In a fork, only its own turns count.
 
         Passing tests do not replace a commit. A session that ends in the middle of work is abandoned, unless all its
         edits are committed.

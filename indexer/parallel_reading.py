@@ -153,7 +153,7 @@ class _Reader:
 
 
 def _send_as_call(kind: type[Any]) -> None:
-    """Have objects of `kind` pickled as a call of the class with their fields, which takes half as long."""
+    """Have objects of the dataclass `kind` pickled as a call with their fields, which takes half the usual time."""
     from multiprocessing.reduction import ForkingPickler
 
     values = attrgetter(*[one.name for one in fields(kind)])

@@ -29,7 +29,7 @@ _GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM
 
 
 class Unproven(IndexerError):
-    """The `.git` of a directory is not believed, for the reason in the message, and does not give it a project."""
+    """A `.git` is not believed, for example because another user owns it. The message gives the reason."""
 
     code = "unproven_checkout"
 

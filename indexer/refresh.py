@@ -274,7 +274,7 @@ def remove_forgotten(store: Store) -> None:
 
 
 def _remove_forgotten_files() -> None:
-    """Remove the exports and kept copies of forgotten sessions, and indexes set aside, without opening the index."""
+    """Remove exports and kept copies of forgotten sessions, and indexes renamed for damage, which may have them."""
     kept_logs.sweep_reading()
     gone = forgotten()
     for agent, session_id in gone:

@@ -191,7 +191,11 @@ def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
-    """Record what a log says about the repository of a deleted directory, unless git itself told an earlier record."""
+    """Record what a log says about the repository of a deleted directory, unless an earlier record came from git.
+
+    Raises:
+        StateUnavailable: the record cannot be stored.
+    """
     before = noted()
     near = before.get(_nearest(directory, before))
     if os.path.lexists(directory) or (near and near.key) or top_of(directory):
@@ -350,7 +354,7 @@ def normalized(url: str, beside: Path) -> str:
 
 
 def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
-    """Return `directory` or the nearest folder above it that is one of `tops`, or ""."""
+    """Return the nearest folder at or above `directory` that is one of `tops`, or ""."""
     return next((str(one) for one in (directory, *directory.parents) if str(one) in tops), "")
 
 

@@ -140,7 +140,7 @@ def next_run(store: Store, now: datetime) -> str | None:
 
 
 def moment(when: datetime) -> str:
-    """Return a time as all JSON of smart-fork has it: ISO 8601 in UTC with milliseconds."""
+    """Return a time as in all JSON of smart-fork: ISO 8601 in UTC with milliseconds."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -94,7 +94,7 @@ _KNOWN: ContextVar[tuple[str, ...]] = ContextVar("secrets known here", default=(
 
 @contextmanager
 def knowing(secrets: Iterable[str]) -> Iterator[None]:
-    """Mask the strings `secrets` as well in this block. Another part of the session shows that they are secret."""
+    """Mask also the strings `secrets` in this block. Another part of the session shows that they are secret."""
     before = _KNOWN.set(tuple(secrets))
     try:
         yield

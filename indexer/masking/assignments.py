@@ -358,7 +358,7 @@ def _form(  # noqa: PLR0912 - one case for each way to write it
 def _behind_blank(
     text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]
 ) -> tuple[str, Form] | None:
-    """Do the work of `_form` for a value behind a name and a blank."""
+    """Return a value behind a name and a blank, and how it is written (see `Form`); `None` if it is no secret."""
     words, quote, after = value[0], match["quote"], text[value.end() : value.end() + 1]
     if _SETS.search(text[max(0, name_start - 60) : name_start]):
         return words, "literal"
@@ -373,7 +373,7 @@ def _behind_blank(
 
 
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
-    """Do the work of `_form` for a value without quotes."""
+    """Return a value without quotes, and how it is written (see `Form`); `None` if it is no secret."""
     words, separator, after = value[0], match["sep"], text[value.end() : value.end() + 1]
     if separator[-2:] in ("q(", "q{", "q["):
         return _CODE_ENDS.split(words)[0], "string"

@@ -48,7 +48,10 @@ def compared(codes: bytes, given: Sequence[bytes]) -> bytes:
 
 
 class NearestSimilarities:
-    """The cosines of n `chunks` (ids, int64) to the texts of a question: float32 (n, number of texts)."""
+    """The cosines (-1 to 1) of n chunks to the texts of a question.
+
+    `chunks` are ids (int64), and `cosines` are float32 of shape (n, number of texts).
+    """
 
     def __init__(self, chunks: NDArray[np.int64], cosines: Matrix) -> None:
         self._chunks, self._cosines = chunks, cosines

@@ -195,11 +195,10 @@ class Store(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
-        """Return the session's row, the rank of this log (see `_rank`), and True if the session is to be stored from
-        it.
+        """Return the session's row, the rank of this log (see `_rank`), and True if this log decides on the session.
 
-        If the log with the greatest rank lost it, because text was cut from it, it is used until the better one is
-        read.
+        If the log that decided until now lost that rank, because text was cut from it, it decides until the better one
+        is read.
         """
         session = document.session
         row = self.db.execute(

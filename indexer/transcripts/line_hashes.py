@@ -52,7 +52,7 @@ def key_in_use() -> bytes:
 
 
 def comparable_lines(text: str) -> list[bytes]:
-    """Return the lines of a text as they are compared: without white space and last comma, with one kind of quotes."""
+    """Return the lines of a text for comparison: without white space and last comma, and with one kind of quotes."""
     bare = text.encode("utf-8", "replace").translate(_QUOTES, b" \t\r\f\v")
     return [line.rstrip(b",;") for line in bare.split(b"\n")]
 

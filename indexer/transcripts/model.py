@@ -300,7 +300,7 @@ class Session:
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
 
     def _compactions(self) -> list[int]:
-        """Return the indexes of the turns that are summaries of compactions."""
+        """Return the indexes of the turns that are summaries of compactions (an agent's shortening of its context)."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
         return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
 
