@@ -368,7 +368,7 @@ class Store(StoreReading):
         gone = self.texts(had - has).values()
         self._drop_orphans(had - has)
         new = tuple(chunk.text for chunk in document.chunks)
-        return not all(_is_continued(text, new) for text in gone)
+        return not all(any(one.startswith(text) for one in new) for text in gone)
 
     def _placed(self, row: int) -> list[tuple[tuple[Any, ...], int, bytes]]:
         """Return the stored positions of a session's chunks, each with the index's part and the hash of its chunk."""
@@ -471,10 +471,6 @@ def _rank(session: Session, file: LogFile) -> str:
         until = ""  # it has no end of its own: another log goes further
     where = "copy" if session.copied else "original"
     return f"{until} {where} {file.size:015d} {_LATEST - file.mtime_ns:019d}"
-
-
-def _is_continued(text: str, texts: Sequence[str]) -> bool:
-    return text in texts or any(one.startswith(text) for one in texts)
 
 
 def _has_words_of(names: str, words: Words) -> bool:
