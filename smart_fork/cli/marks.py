@@ -20,7 +20,9 @@ SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, 
 
 def verdict(
     session: SessionArgument,
-    outcome: Annotated[session_notes.Outcome | None, typer.Argument(help="What came of it. Default: print it.")] = None,
+    outcome: Annotated[
+        session_notes.VerdictKind | None, typer.Argument(help="What came of it. Default: print it.")
+    ] = None,
     reason: Annotated[str, typer.Argument(help="Why, in a sentence.")] = "",
     remove: Annotated[bool, "Remove the verdict."] = False,
 ) -> None:

@@ -96,7 +96,9 @@ def gather_more(
     found.passages = _passages(places, chunk_words, reached.near)
     evidence = _evidence(places, telling, session_words, chunk_words, reached.commits.scores)
     by_meaning = [evidence[number] for number in query.embedded]
-    _set_similar(by_meaning, places, reached.near)
+    for place in places:
+        for one, cosine in zip(by_meaning, reached.near.get(place.chunk, ()), strict=False):
+            one[place.session].similar[place.position] = cosine
     compared = store.vector_counts(evidence[0])
     for one in evidence:
         for row, found_of in one.items():
@@ -243,14 +245,6 @@ def _evidence(
         for one, words, messages in zip(evidence[row], sessions, commits, strict=True):
             one.words, one.commits = words.get(row, 0.0), messages.get(row, 0.0)
     return [{row: own[number] for row, own in evidence.items()} for number in range(len(sessions))]
-
-
-def _set_similar(
-    by_meaning: Sequence[Mapping[int, Evidence]], places: Sequence[Placement], near: Mapping[int, Sequence[float]]
-) -> None:
-    for place in places:
-        for one, cosine in zip(by_meaning, near.get(place.chunk, ()), strict=False):
-            one[place.session].similar[place.position] = cosine
 
 
 def _set_work(

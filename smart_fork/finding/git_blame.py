@@ -220,7 +220,7 @@ def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
             )
 
 
-class Change(NamedTuple):
+class PatchLine(NamedTuple):
     """A line that a patch adds or removes, with its file and number there. `above` is the line above it in the old
     file.
     """
@@ -232,7 +232,7 @@ class Change(NamedTuple):
     above: tuple[str, int]
 
 
-def changes_in(patch: bytes) -> Iterator[Change]:
+def changes_in(patch: bytes) -> Iterator[PatchLine]:
     """Yield the lines that a patch in any ``diff -u`` format adds or removes.
 
     Lines inside a hunk are never read as headers.
@@ -244,7 +244,7 @@ def changes_in(patch: bytes) -> Iterator[Change]:
             sides = {"-": (0,), "+": (1,), " ": (0, 1), "": (0, 1), "\r": (0, 1)}.get(line[:1], ())
             if len(sides) == 1:
                 (side,) = sides
-                yield Change(bool(side), names[side], at[side], line[1:], (names[0], at[0] - 1))
+                yield PatchLine(bool(side), names[side], at[side], line[1:], (names[0], at[0] - 1))
             for side in sides:
                 at[side], left[side] = at[side] + 1, max(0, left[side] - 1)
         elif line.startswith(("--- ", "+++ ")):

@@ -26,11 +26,11 @@ from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.finding.request import (
+    EngineMode,
     EngineQuestion,
     EngineUnavailable,
     RankedDocument,
     Ranking,
-    Way,
     collection_of,
     collections,
 )
@@ -136,7 +136,7 @@ MAX_LOOKUPS = 20
 #: The part of an export that is read for its header.
 HEADER_BYTES, HEADER_LINES = 16_384, 12
 
-_COMMANDS: Mapping[Way, str] = {"hybrid": "query", "vector": "vsearch", "lexical": "search"}
+_COMMANDS: Mapping[EngineMode, str] = {"hybrid": "query", "vector": "vsearch", "lexical": "search"}
 #: The message of ``vsearch`` if it has no embeddings to search; it then reports no results.
 _NO_VECTORS = re.compile(r"need embeddings|vector index not found|no embeddings", re.IGNORECASE)
 #: Prefixes that give a query a type, and words that a query excludes.
@@ -270,7 +270,7 @@ class Qmd:
                 return Ranking(tuple(documents), way, "; ".join(failed), dropped, _said(way, failed))
         return Ranking((), None, "; ".join(failed), said=_said(None, failed))
 
-    def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
+    def _found(self, way: EngineMode, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
         """Return the documents that a qmd command (`way`) finds, if needed many, and the number of other results."""
         documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
@@ -280,7 +280,7 @@ class Qmd:
                 log.warning("qmd was asked for more, and does not give it: %s", error)
         return documents, dropped
 
-    def _ranked(self, way: Way, question: EngineQuestion, wanted: int) -> tuple[list[RankedDocument], int, bool]:
+    def _ranked(self, way: EngineMode, question: EngineQuestion, wanted: int) -> tuple[list[RankedDocument], int, bool]:
         documents: list[RankedDocument] = []
         results, more = 0, False
         for agent in filter(_exported, question.agents):
@@ -398,7 +398,7 @@ def _query(command: str, intent: str) -> str:
     return _TYPED.sub(r"\1 ", text)
 
 
-def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
+def _said(way: EngineMode | None, failed: list[str]) -> dict[str, Any]:
     """Return an answer's fields about qmd: the successful command (`way`), and the failures of earlier ones."""
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 

@@ -74,17 +74,17 @@ class Weights(NamedTuple):
     nothing: float
 
 
-Known = Literal["both", "words", "meaning"]
+KnownBy = Literal["both", "words", "meaning"]
 #: The points for commits: about half of them if half of a question's words are known.
 COMMITS = 3.0
 #: The points by what is known about a session: words and embeddings, only words, or only embeddings.
-KNOWN: Mapping[Known, Weights] = {
+KNOWN: Mapping[KnownBy, Weights] = {
     "both": Weights(Parts(3.72, 3.67, 6.7, 3.56, 7.29, 13.57, 4.18, COMMITS), nothing=9.17),
     "words": Weights(Parts(6.68, 7.58, 11.95, 4.4, files=4.73, commits=COMMITS), nothing=6.61),
     "meaning": Weights(Parts(nearest=20.75, whole=10.66), nothing=11.13),
 }
 #: The same points for a question with several phrasings: evidence in all of them says more.
-KNOWN_AGAIN: Mapping[Known, Weights] = {
+KNOWN_AGAIN: Mapping[KnownBy, Weights] = {
     "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55, 3.4, COMMITS), nothing=11.76),
     "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6, commits=COMMITS), nothing=9.87),
     "meaning": Weights(Parts(nearest=23.05, whole=10.36), nothing=13.47),
@@ -227,8 +227,8 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
     }
 
 
-def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return a score of a session of `family`, with the rival families `before` replaced by `rivals`."""
+def with_rivals(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
+    """Return the score of a session of `family`, lowered by the families `rivals` instead of those in `before`."""
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 

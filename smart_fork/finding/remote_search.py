@@ -19,7 +19,7 @@ from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.evidence import family_of
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.quotations import matched_words, snippet
-from smart_fork.finding.ranking import Parts, Score, share, shared_anew, shares_of_phrasings, strongest, weigh_one
+from smart_fork.finding.ranking import Parts, Score, share, shares_of_phrasings, strongest, weigh_one, with_rivals
 from smart_fork.finding.results import match_of, notice_of, title
 from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.session_view import Hit, Lineage, Match, Origin, Price
@@ -131,7 +131,7 @@ class MergedCandidates:
 
 
 def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
-    """Compute final scores for local and remote sessions together, and keep one session of each family (and its forks).
+    """Compute final scores for local and remote sessions together, and keep one of each family (session and forks).
 
     A local session is kept before a remote one, unless that has more turns and a higher score.
     """
@@ -200,7 +200,7 @@ def _here(store: Store | None, one: RemoteSession) -> list[SessionRow]:
 def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, float]) -> Candidate:
     if hit.why is None:
         return hit
-    why = shared_anew(hit.why, family_of(hit.session), before, rivals)
+    why = with_rivals(hit.why, family_of(hit.session), before, rivals)
     # What a reranker has made of the chance it makes of this one.
     return replace(hit, why=why, score=hit.score * why.chance / hit.why.chance if hit.why.chance else why.chance)
 

@@ -272,7 +272,7 @@ def _essence(text: str) -> str:
 
 # The interface of external search programs, and the choice of the one that answers.
 
-Way = Literal["hybrid", "vector", "lexical"]
+EngineMode = Literal["hybrid", "vector", "lexical"]
 
 
 class EngineUnavailable(SmartForkError):
@@ -312,7 +312,7 @@ class Ranking:
     """
 
     documents: tuple[RankedDocument, ...]
-    way: Way | None
+    way: EngineMode | None
     error: str = ""
     dropped: int = 0
     said: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -226,16 +225,15 @@ def match_of(
 
 def _explain(one: Candidate, why: Score) -> Explanation:
     """Return the parts of a score, for several phrasings also by phrasing, and the reranker's score if it was used."""
-    each = tuple(map(partial(_told_by, one.text), one.phrasings, why.each))
+    each = tuple(
+        ToldBy(title(phrasing), _points(points), matched_words(one.text, words_of(phrasing)))
+        for phrasing, points in zip(one.phrasings, why.each, strict=False)
+    )
     return Explanation(
         points=_points(why.points), against=round(why.against, 2), score=round(why.chance, 4),
         reranked=round(one.score, 4) if one.score != why.chance else None, phrasings=each if len(each) > 1 else (),
         cache=CacheUse(used.cache_seconds, used.cache_used) if (used := one.session).cache_seconds else None,
     )  # fmt: skip
-
-
-def _told_by(passage: str, phrasing: str, points: Parts) -> ToldBy:
-    return ToldBy(title(phrasing), _points(points), matched_words(passage, words_of(phrasing)))
 
 
 def _points(parts: Parts) -> dict[str, float]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: The possible verdicts on a session's work.
-Outcome = Literal["merged", "kept", "dropped"]
+VerdictKind = Literal["merged", "kept", "dropped"]
 #: The marks that smart-fork itself uses; no tag has a colon.
 PINNED, ARCHIVED = ":pinned", ":archived"
 REASON_CHARACTERS, MAX_FORKS = 200, 3
@@ -106,16 +106,16 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
         db.executemany(what, [(agent, session_id, one) for one in marks])
 
 
-def outcome(given: str) -> Outcome:
+def outcome(given: str) -> VerdictKind:
     """Return the text as an outcome of a session's work, "merged", "kept" or "dropped"; else raise `Usage`."""
-    for one in get_args(Outcome):
+    for one in get_args(VerdictKind):
         if given == one:
             return one  # type: ignore[no-any-return]
-    raise Usage(f"{shown(given)} is no outcome", f"An outcome is one of {', '.join(get_args(Outcome))}.")
+    raise Usage(f"{shown(given)} is no outcome", f"An outcome is one of {', '.join(get_args(VerdictKind))}.")
 
 
 def judge(
-    agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
+    agent: AgentName, session_id: str, outcome: VerdictKind, reason: str = "", *, source: str, tried: str,
     said_by: Literal["person", "git"] = "person",
 ) -> None:  # fmt: skip
     """Store a verdict ("merged", "kept" or "dropped") on a session's work. Git's verdict does not replace a person's.

@@ -38,7 +38,7 @@ from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.budget_choice import Selected
 from smart_fork.forking.copies import (
     ForkPoint,
-    WrittenCopy,
+    SessionCopy,
     branch_point,
     forkable,
     is_others,
@@ -197,14 +197,14 @@ class PlannedBranch:
             options = Options(prompt=options.prompt or None, place=options.place, name=final)
             return replace(report, started=self._started(written, options))
 
-    def _written(self, becomes: NewSession) -> WrittenCopy:
+    def _written(self, becomes: NewSession) -> SessionCopy:
         if self.handover is None:
             excerpt = self.kept.excerpt if self.kept else None
             return write_copy(self.session, self.end, becomes, excerpt=excerpt)
         written = write_handover(READERS[self.agent], self.handover, self.session, becomes, Machine())
         return replace(written, source_session_id=self.session.session_id)
 
-    def _started(self, written: WrittenCopy, options: Options) -> Forked:
+    def _started(self, written: SessionCopy, options: Options) -> Forked:
         return resume_written(
             WorkerSpec(
                 "branch",
@@ -217,7 +217,7 @@ class PlannedBranch:
             )
         )
 
-    def _report(self, written: WrittenCopy, title: str) -> Branched:
+    def _report(self, written: SessionCopy, title: str) -> Branched:
         session = self.session
         return Branched(
             session_id=written.session_id, agent_type=written.agent, title=shown_title(title), path=str(written.path),
@@ -288,7 +288,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
         raise SmartForkError(f"Failed to branch conversation: {what_failed(error)}", hint) from error
 
 
-def _remember(written: WrittenCopy, session: Session, end: int) -> None:
+def _remember(written: SessionCopy, session: Session, end: int) -> None:
     """Record which session and turn a branch was copied from. The record survives the deletion of the branch's log."""
     through = session.turns[end].id
     one = session_origins.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)

@@ -38,7 +38,7 @@ from smart_fork.workers.registry import Registry, WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenCopy:
+class SessionCopy:
     """A session copy that was written. `at` is the id of its last message.
 
     `moved` is true if that is later than requested. `copied` counts the records. `created` lists all written files, the
@@ -170,7 +170,7 @@ def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
 def write_branch(
     session: Session, becomes: NewSession, *, at: str | None, machine: Machine | None = None,
     excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
-) -> WrittenCopy:  # fmt: skip
+) -> SessionCopy:  # fmt: skip
     """Write a copy of a session up to message `at`, or of all finished turns, as the new session `becomes`.
 
     With an `excerpt`, copy only its turns, then the kept turns of `others`. The session's log is never changed.
@@ -190,7 +190,7 @@ def write_branch(
 def write_copy(
     session: Session, end: int, becomes: NewSession, *, asked: str = "", machine: Machine | None = None,
     excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
-) -> WrittenCopy:  # fmt: skip
+) -> SessionCopy:  # fmt: skip
     """Write turns 0 to `end` of `session` as the new session `becomes`, with the files beside its log.
 
     With an `excerpt`, write only its turns, then the kept turns of `others`. `asked` is the id of the requested
@@ -214,7 +214,7 @@ def write_copy(
             copy = MergedCopy(stack.enter_context(distilled(parts, session.agent, becomes)))
         written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
-    return WrittenCopy(
+    return SessionCopy(
         session.agent, becomes.id, session.session_id, written.path, copy.copied, last, bool(asked) and last != asked,
         written.created, (*circular, *written.warnings), written.forget,
     )  # fmt: skip

@@ -125,7 +125,7 @@ class IntentEvidence(NamedTuple):
     library: Library
 
     def of(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence for the exchanges (prompts with answers) of `session`."""
+        """Return the evidence that exchanges (prompts with answers) of `session` answer the intent."""
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:

@@ -22,7 +22,7 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.record_conversion import HomePlace, Utterance
-from smart_fork.forking.copies import WrittenCopy, is_others, write_branch
+from smart_fork.forking.copies import SessionCopy, is_others, write_branch
 from smart_fork.forking.exchange_parts import marker, plain
 from smart_fork.forking.handover_text import (
     QUOTED_DATA_NOTICE,
@@ -110,7 +110,7 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
-    """Return a warning, in a list, if a handover (a session as text) exceeds the budget `wanted`, as it may."""
+    """Return a warning, in a list, if a handover (a session as text) exceeds the budget `wanted`."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -224,7 +224,7 @@ def _uncommitted(session: Session, end: int) -> list[str]:
 
 def write_handover(
     adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
-) -> WrittenCopy:
+) -> SessionCopy:
     """Write a handover (a session as text) as a new session of the agent of `adapter`. `source` is the original
     session.
 

@@ -66,8 +66,7 @@ class Fork:
 
     @classmethod
     def plan(cls, request: ForkRequest, library: Opening | None = None, machine: Machine | None = None) -> Self:
-        """Decide everything about a fork; start nothing. `library` is the index to search, by default the command
-        line's.
+        """Decide everything about a fork; start nothing. `library` is the index; by default, the command line's.
 
         Raises:
             SmartForkError: the fork cannot be started.

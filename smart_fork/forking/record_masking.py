@@ -185,7 +185,7 @@ class _Walk:
         return new
 
     def _json(self, text: str) -> str:
-        """Return a text with its secrets masked; of JSON, each value, so that it stays JSON."""
+        """Return a text with its secrets masked. In JSON, each value is masked alone, so that it stays JSON."""
         new = self._text(text)
         if new == text:
             return text

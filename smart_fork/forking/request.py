@@ -290,7 +290,7 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 
 
 class AnswerPending(Exception):
-    """Raised after the user was asked, if the answer comes in a later request: this one forks nothing."""
+    """Raised after the user was asked, if the answer comes in a later request. This request then forks nothing."""
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:

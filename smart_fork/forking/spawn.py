@@ -38,7 +38,7 @@ from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec
 from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import is_alive
-from smart_fork.workers.registry import Kind, Registry, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerKind, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.terminals import choose_place
 
@@ -174,7 +174,7 @@ class WorkerRequest:
         spec = WorkerSpec(kind, agent, source, options, cwd=cwd, or_without=unsaid, caller_session_id=self.caller)
         return ReadyWorker(prepare(spec, self.machine), notes)
 
-    def _kind(self, agent: AgentName, notes: list[str]) -> Kind:
+    def _kind(self, agent: AgentName, notes: list[str]) -> WorkerKind:
         fork = self.said.get("fork_session", False)
         if self.said.get("fork_from"):
             return "fork"
@@ -214,7 +214,7 @@ class WorkerRequest:
             notes += handover.handed.notes(planned.prepared.spec.agent)
         return ReadyWorker(planned, notes)
 
-    def _source(self, kind: Kind, agent: AgentName) -> Session | None:
+    def _source(self, kind: WorkerKind, agent: AgentName) -> Session | None:
         """Return the session that the worker resumes; `None` if the worker begins a new session."""
         if kind == "new":
             return None
@@ -288,7 +288,7 @@ class AgentStart:
             raise NotFound(f"No conversation in {path}")
         return self._going_on("resume", session)
 
-    def _going_on(self, kind: Kind, source: Session) -> WorkerSpec:
+    def _going_on(self, kind: WorkerKind, source: Session) -> WorkerSpec:
         return WorkerSpec(kind, source.agent, source, self.options, cwd=self.cwd, caller_session_id=self.caller)
 
 

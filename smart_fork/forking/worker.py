@@ -33,7 +33,7 @@ from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.finding.session_view import resumed_part
 from smart_fork.forking.budget_choice import Selected
-from smart_fork.forking.copies import ForkPoint, MergedPart, WrittenCopy
+from smart_fork.forking.copies import ForkPoint, MergedPart, SessionCopy
 from smart_fork.forking.handover import Handover
 from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.results import Forked, StartedWorker
@@ -43,7 +43,7 @@ from smart_fork.repository.changes_since import SessionKnowledge
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Completed, Machine, Processes
-from smart_fork.workers.registry import Kind, WorkerRecord
+from smart_fork.workers.registry import WorkerKind, WorkerRecord
 from smart_fork.workers.worker_terminal import SCREEN_SECONDS as TYPING_SECONDS
 from smart_fork.workers.worker_terminal import Typist, WorkerLocation, WorkerPlace
 
@@ -84,7 +84,7 @@ class WorkerSpec:
     `written` is an existing copy of `source`, which the worker resumes.
     """
 
-    kind: Kind
+    kind: WorkerKind
     agent: AgentName
     source: Session | None = None
     options: Options = field(default_factory=Options)
@@ -92,7 +92,7 @@ class WorkerSpec:
     cwd: Path | None = None
     or_without: bool = False
     caller_session_id: str | None = None
-    written: WrittenCopy | None = None
+    written: SessionCopy | None = None
 
     @property
     def called(self) -> str | None:

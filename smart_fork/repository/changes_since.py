@@ -40,10 +40,10 @@ _GITLINK, _LINKED = "160000", "120000"
 
 #: How the commit to compare with is known: as the checkout at the session's end, as its beginning in the log, or from
 #: its branch at that time.
-Known = Literal["checked out", "begun at", "by then"]
-_BY_THEN: Known = "by then"
-Change = Literal["changed", "added", "deleted", "renamed", "mode", "kind"]
-_ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
+BaseSource = Literal["checked out", "begun at", "by then"]
+_BY_THEN: BaseSource = "by then"
+ChangeKind = Literal["changed", "added", "deleted", "renamed", "mode", "kind"]
+_ENDS: Mapping[str, ChangeKind] = {"A": "added", "D": "deleted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class FileDifference:
     """
 
     path: str
-    change: Change
+    change: ChangeKind
     to: str = ""
     lines: tuple[int, int] | None = None
     own: bool = False
@@ -90,7 +90,7 @@ class ChangesSince:
 
     until: float
     commit: str
-    known: Known
+    known: BaseSource
     branch: str | None
     commit_now: str
     branch_now: str
@@ -228,7 +228,7 @@ class _Base:
     """
 
     commit: str
-    known: Known
+    known: BaseSource
     branch: str | None
     doubtful: frozenset[str] = frozenset()
     committed: frozenset[str] = frozenset()
@@ -421,7 +421,7 @@ def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileDifference]:
     return {name: _of_its_mode(one) for name, one in found.items()}
 
 
-def _change(before: str, after: str, status: str, *, same: bool) -> Change:
+def _change(before: str, after: str, status: str, *, same: bool) -> ChangeKind:
     if status in _ENDS:
         return _ENDS[status]
     if before != after and _LINKED in (before, after):

@@ -29,7 +29,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import belongs, directory_of, unplaced
 from smart_fork.forking import handover_text
-from smart_fork.forking.copies import WrittenCopy, branch_point, refuse_borrowed, write_copy
+from smart_fork.forking.copies import SessionCopy, branch_point, refuse_borrowed, write_copy
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.sharing.outgoing import last_pair
@@ -149,7 +149,7 @@ class WrittenLog:
     session_id: str
     agent: AgentName
     lost: Mapping[str, int]
-    branch: WrittenCopy
+    branch: SessionCopy
     local: LocalRecords
 
     def undo(self) -> None:

@@ -16,7 +16,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
-from smart_fork.forking.copies import WrittenCopy, write_copy
+from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, arrived, exchange_end, local, read_log
 from smart_fork.sharing.outgoing import last_pair, prepare
@@ -358,7 +358,7 @@ def _away(project: TeamProject) -> str:
 @contextmanager
 def _written(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
-) -> Iterator[WrittenCopy]:
+) -> Iterator[SessionCopy]:
     """Yield a copy of the log of `one` up to message `at`, or of all complete turns. Delete it after an error."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else exchange_end(session, at)[0]
@@ -375,7 +375,7 @@ def _written(
             raise
 
 
-def _alias(project: TeamProject, one: Alias, branch: WrittenCopy, out: Outgoing) -> Alias:
+def _alias(project: TeamProject, one: Alias, branch: SessionCopy, out: Outgoing) -> Alias:
     """Return the alias (the tracking data) of `branch`, a copy of the log of `one`.
 
     The first records of the copy, which the server had at its last answer, count as already shared.

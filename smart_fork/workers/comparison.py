@@ -49,7 +49,7 @@ class NotedSession(Value):
 
     @classmethod
     @bounded()
-    def judge(cls, reference: str, outcome: session_notes.Outcome, reason: str = "") -> NotedSession:
+    def judge(cls, reference: str, outcome: session_notes.VerdictKind, reason: str = "") -> NotedSession:
         """Record a person's verdict on a session's work: the `outcome` (merged, kept or dropped) and the `reason`."""
         located = sessions.locate(reference)
         worker = Registry.known_worker(located.session_id)

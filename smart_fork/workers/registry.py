@@ -37,9 +37,9 @@ Status = Literal["", "working", "idle", "waiting"]
 ENDED_STATES: tuple[State, ...] = ("ended", "failed")
 LIVE_STATES: tuple[State, ...] = ("starting", "running")
 #: The origin of a worker. A branch is a fork that was written before its start.
-Kind = Literal["fork", "branch", "new", "resume", "continue"]
+WorkerKind = Literal["fork", "branch", "new", "resume", "continue"]
 #: A worktree: its path, its branch, and the commit that it started from.
-Tree = tuple[str, str, str]
+WorktreeRecord = tuple[str, str, str]
 _TREE = "worktree = ?, branch = ?, base_commit = ?"
 _SESSION = "coalesce(session_id, last_session_id)"
 _Told = TypeVar("_Told", bound=Value)
@@ -74,7 +74,7 @@ class WorkerRecord:
     state: State
     started_at: str
     log_path: str | None
-    kind: Kind = "fork"
+    kind: WorkerKind = "fork"
     attach: str = ""
     worktree: str | None = None
     branch: str | None = None
@@ -139,9 +139,9 @@ class Registry:
     def add(
         self, agent: AgentName, *, name: str = "", numbered: bool = False, source_session_id: str,
         session_id: str | None = None, caller_session_id: str | None = None, place: str, cwd: Path, prompt: str = "",
-        kind: Kind = "fork", worktree: Path | None = None, branch: str | None = None, base_commit: str | None = None,
-        depth: int = 1, permission_mode: str = "", maker: int | None = None, now: float | None = None,
-        admit: Callable[[Sequence[WorkerRecord]], None] | None = None,
+        kind: WorkerKind = "fork", worktree: Path | None = None, branch: str | None = None,
+        base_commit: str | None = None, depth: int = 1, permission_mode: str = "", maker: int | None = None,
+        now: float | None = None, admit: Callable[[Sequence[WorkerRecord]], None] | None = None,
     ) -> WorkerRecord:  # fmt: skip
         """Register a worker before its start, under a unique id. Secrets are masked here and in all later updates.
 
@@ -174,7 +174,7 @@ class Registry:
                 self._own(identity, session_id)
         return self._by_id(identity)
 
-    def set_planned(self, identity: str, tree: Tree) -> WorkerRecord:
+    def set_planned(self, identity: str, tree: WorktreeRecord) -> WorkerRecord:
         """Record the worktree that is about to be made for a worker, for its removal if the start is cut off."""
         return self._set(identity, _TREE, *tree)
 
@@ -183,7 +183,7 @@ class Registry:
         return self._set(identity, "copied_to = ?", str(path))
 
     def set_ready(
-        self, identity: str, *, cwd: Path, tree: Tree | None, session_id: str | None, now: float | None = None
+        self, identity: str, *, cwd: Path, tree: WorktreeRecord | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
         """Record a worker's directory, worktree, start time, and the id of its new session, if any."""
         values = (str(cwd), _iso(now), *(tree or (None, None, None)))
@@ -406,7 +406,7 @@ class Registry:
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
     """Return a database row as a worker. Words unknown to this version get defaults, so that it stays listed."""
-    for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", Kind, "fork")):
+    for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", WorkerKind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise
     return WorkerRecord(**row | {"command": tuple(map(str, list_in(json_in(str(row["command"])))))})

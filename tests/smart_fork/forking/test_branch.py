@@ -19,7 +19,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.forking import branch as branching
-from smart_fork.forking.copies import WrittenCopy
+from smart_fork.forking.copies import SessionCopy
 from smart_fork.forking.start import resume_written
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
@@ -428,7 +428,7 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
     """B-053, B-054."""
     made = Path(branch(SESSION)["path"])
     folder = made.parent
-    written = WrittenCopy("codex", made.stem[-36:], SESSION, made, 1, "6", moved=False, created=(made,))
+    written = SessionCopy("codex", made.stem[-36:], SESSION, made, 1, "6", moved=False, created=(made,))
     made.unlink()
     folder.rmdir()
     folder.write_text("a file, where the folder was")
@@ -446,7 +446,7 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     """B-044: nothing is forked a second time."""
     request.getfixturevalue(f"{agent}_session")
     made = branch(SESSION, title="mine")
-    written = WrittenCopy(agent, made["session_id"], SESSION, Path(made["path"]), 1, "a5", moved=False)
+    written = SessionCopy(agent, made["session_id"], SESSION, Path(made["path"]), 1, "a5", moved=False)
     processes = FakeProcesses()
     session = sessions.read(sessions.locate(SESSION))
     options = Options("go on", place="process", name=made["title"])
