@@ -162,8 +162,8 @@ def _kin_of(ancestry: Ancestry, file: LogFile) -> FamilyLog | None:
 
 
 def connected(
-    session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie] = ()
-) -> list[FamilyLog]:  # fmt: skip
+    session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie]
+) -> list[FamilyLog]:
     """Return the logs in `heads` that are connected with a session, directly or through other sessions.
 
     Two sessions are connected if one is a fork of the other, if they begin with the same message, or by a pair in
@@ -357,7 +357,6 @@ class SubAgents(ABC):
 class LoggedSubAgents(SubAgents):
     """The sub-agents of agents that write a log file for each sub-agent."""
 
-    agent: AgentName
     #: The class that reads such a log.
     tree: ClassVar[type[Tree]]
 
@@ -377,7 +376,7 @@ class LoggedSubAgents(SubAgents):
     def _files(self, folder: Path, depth: int) -> Iterable[Path]:
         if folder.is_symlink():
             return ()
-        return (file.path for file in regular_files(folder, self.agent, depth=depth, prefix=_PREFIX))
+        return (file.path for file in regular_files(folder, self.tree.agent, depth=depth, prefix=_PREFIX))
 
 
 #: The registry's name of the place without a terminal.

@@ -215,12 +215,12 @@ def only(record: Record, names: Collection[str]) -> Record:
     return {name: value for name, value in record.items() if name in names}
 
 
-def text_of(content: object, joint: str = "\n\n") -> str:
+def text_of(content: object) -> str:
     """Return `content` if it is a text, else the joined texts of its parts with type ``text``."""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in dicts_in(content) if part.get("type") == "text")
-    return joint.join(text for text in texts if isinstance(text, str))
+    return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def texts_of(content: object, joint: str = "\n") -> str:

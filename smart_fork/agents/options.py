@@ -72,9 +72,7 @@ class Options:
     changes comes before a fork's prompt. With `unmasked`, secrets in a handed-over session are not masked.
     """
 
-    prompt: str | None = said(
-        described="Its prompt. It knows nothing else, unless it forks or resumes.",
-    )
+    prompt: str | None = said(described="Its prompt. It knows nothing else, unless it forks or resumes.")
     worktree: bool | str | None = said(
         bool,
         str,
@@ -92,8 +90,7 @@ class Options:
         read=AnyPlace,
     )
     name: str | None = said(
-        described="Name of the worker, its window and its worktree.",
-        help="Name of the worker and its window.",
+        described="Name of the worker, its window and its worktree.", help="Name of the worker and its window."
     )
     skip_permissions: bool = said(
         bool,

@@ -19,13 +19,7 @@ class Claude(Agent):
     title = "Claude Code"
     home = HOME
     command = ProgramSpec("claude", "@anthropic-ai/claude-code", (Sign(r"--fork-session\b"),))
-    tells = (
-        "CLAUDECODE",
-        SESSION,
-        "CLAUDE_CODE_ENTRYPOINT",
-        "CLAUDE_CODE_CHILD_SESSION",
-        "CLAUDE_PROJECT_DIR",
-    )
+    tells = ("CLAUDECODE", SESSION, "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_PROJECT_DIR")
     marks = ("CLAUDECODE",)
     session_variables = (SESSION,)
     project_variables = ("CLAUDE_PROJECT_DIR",)

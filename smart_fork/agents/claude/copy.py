@@ -317,10 +317,7 @@ class ClaudeConverter(ClaudeCodec, Converter):
 
 
 #: The form of a note instead of an image: a text block in a message, a plain text in the display.
-_STANDS_FOR: dict[str, Callable[[str], Any]] = {
-    "source": lambda note: {"type": "text", "text": note},
-    "file": str,
-}
+_STANDS_FOR: dict[str, Callable[[str], Any]] = {"source": lambda note: {"type": "text", "text": note}, "file": str}
 
 
 def _answer(identity: str, text: str) -> Record:

@@ -351,7 +351,6 @@ _FOLDER, _BELOW = "subagents", 2
 class ClaudeSubAgents(LoggedSubAgents):
     """The facet that finds and reads the logs of Claude Code's sub-agents."""
 
-    agent = "claude"
     tree = ClaudeTree
 
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:

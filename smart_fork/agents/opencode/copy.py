@@ -233,8 +233,7 @@ class _NewIds:
         if model := usual_model(self._directory):
             return model
         raise ForkRefused(
-            "No model of OpenCode is known",
-            "Use OpenCode once, or set a model in its settings. Then try again.",
+            "No model of OpenCode is known", "Use OpenCode once, or set a model in its settings. Then try again."
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -253,7 +253,6 @@ def loaded_after(record: Record) -> int:
 class QwenSubAgents(LoggedSubAgents):
     """The facet that reads Qwen Code's sub-agents, each with a log file of its own."""
 
-    agent = "qwen"
     tree = QwenTree
 
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
