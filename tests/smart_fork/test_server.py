@@ -349,7 +349,7 @@ class TestMistakes:
     def test_unknown_parameters_of_the_other_tools(self, world):
         assert "Known: none" in refusal(world, "index_status", verbose=True)
         assert "unknown parameter: n" in refusal(world, "list_sessions", n=1)
-        assert "limit must be at least 1" in refusal(world, "list_sessions", limit=-1)
+        assert refusal(world, "list_sessions", limit=-1).startswith("limit ")
 
     def test_explicit_nulls_are_defaults(self, world, shop):
         """F-007."""

@@ -295,19 +295,19 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("words", "code", "text"),
         [
-            (["find"], 2, "intent is required"),
+            (["find"], 2, "intent"),
             (["find", " "], 2, "INTENT is empty"),
-            (["find", "x", "--limit", "0"], 2, "limit must be at least 1"),
+            (["find", "x", "--limit", "0"], 2, "limit"),
             (["find", "x", "--limit", "many"], 2, "--limit"),
             (["find", "x", "--min-score", "nan"], 2, "min_score must be a finite number"),
             (["find", "x", "--agent", "nobody"], 2, "nobody"),
-            (["find", "x", "--project", "/no/such"], 2, "project_path does not exist: /no/such"),
+            (["find", "x", "--project", "/no/such"], 2, "/no/such"),
             (["find", "x", "--colour"], 2, "--colour"),
             (["list", "--limit", "0"], 2, "limit"),
             (["show", "short"], 2, "too short"),
-            (["show", "12345678"], 3, "Session not found: 12345678"),
+            (["show", "12345678"], 3, "12345678"),
             (["fork", "12345678", "--at", "²"], 2, "not a message number"),
-            (["fork", "12345678"], 3, "Session not found"),
+            (["fork", "12345678"], 3, "12345678"),
         ],
     )
     def test_each_has_its_code_its_text_and_pure_json(self, run, words, code, text):

@@ -261,5 +261,5 @@ def test_what_cannot_be_printed_is_an_error_and_what_nobody_wants_to_be_told_is_
 
     assert [*done.stdout.split()] == ["1", "0", "3"]
     assert "The output could not be written: No space left on device" in done.stderr
-    assert "Session not found" in done.stderr
+    assert "nobody-is-called-so" in done.stderr
     assert "Traceback" not in done.stderr

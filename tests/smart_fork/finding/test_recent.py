@@ -97,7 +97,7 @@ def test_a_projects_own_sessions_are_found_behind_many_of_others(world, shop, mo
 def test_a_wrong_request_is_refused(world, shop):
     with pytest.raises(Usage, match="agent_type"):
         ids("nobody", shop)
-    with pytest.raises(Usage, match="limit must be at least 1"):
+    with pytest.raises(Usage, match=r"^limit "):
         ids("both", shop, 0)
     with pytest.raises(Usage, match="does not exist"):
         ids("both", "/no/such/place")

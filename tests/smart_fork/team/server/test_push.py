@@ -113,7 +113,7 @@ def test_nobody_pushes_to_somebody_elses_session(alice, visibility):
 
     texts = set()
     for wanted in (push_of(session, SHORT, LONG[:2]), push_of(session, [], SHORT), push_of(missing, SHORT, LONG[:2])):
-        with pytest.raises(NotFound, match="Session not found: ") as refused:
+        with pytest.raises(NotFound) as refused:
             alice.push("bob", wanted)
         texts.add((refused.value.message.replace(session, "ID").replace(missing, "ID"), refused.value.hint))
     assert 1 == len(texts)
@@ -279,7 +279,7 @@ def test_whose_a_session_is_decides_between_branch_and_fork(alice):
     with pytest.raises(WrongVerb, match=r"You own this session\. Use smart-fork team branch to create a copy\."):
         alice.branch("alice", public, verb="fork")
     for verb in ("branch", "fork"):
-        with pytest.raises(NotFound, match=f"Session not found: {private}"):
+        with pytest.raises(NotFound, match=private):
             alice.branch("bob", private, verb=verb)
     forked = alice.branch("bob", public, verb="fork").session
     assert (alice.people["bob"].name, "private", public) == (forked.owner, forked.visibility, forked.parent_id)
