@@ -44,7 +44,7 @@ from smart_fork.excise.writing import finish_cut, refresh, written_path
 from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.sessions import Located
-from smart_fork.forking.temporary_logs import delete_leftover_logs
+from smart_fork.forking.handover_text import delete_leftover_logs
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry, WorkerRecord

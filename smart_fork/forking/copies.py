@@ -76,10 +76,6 @@ class ForkPoint:
         """Return the fork point (the last turn to copy) for a fork directly after turn `index` of `session`."""
         return cls(index, session.turns[index].id)
 
-    def moved_from(self, number: int) -> str:
-        """Return a note for the user: the fork starts later than message `number`, which the user asked for."""
-        return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
-
 
 def point_at(session: Session, number: int) -> ForkPoint:
     """Return the fork point (the last turn to copy) for message `number` of the command ``show``."""

@@ -277,7 +277,8 @@ def _point(request: ForkRequest, session: Session, answers: IntentEvidence | Non
     if (message := request.message) is None:
         return None, ""
     point = point_at(session, message)
-    return point, point.moved_from(message) if point.index != message else ""
+    moved = f"Forked after message {point.index}, where the agent had finished what message {message} is part of"
+    return point, moved if point.index != message else ""
 
 
 def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:

@@ -6,10 +6,11 @@ log of the agent that receives it.
 
 from __future__ import annotations
 
+import fcntl
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -19,8 +20,10 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from indexer.handed_over_actions import ASKED_US, HandedOverAction, render_handover
+from indexer.locks import held
 from indexer.masking import MARK, mask, mask_cut, shorten
 from indexer.masking.secrets import known_from, spans_of
+from indexer.safe_files import private_dir, remove, state_home
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import AgentName, GivenBack, Item, Session, ToolCall, ToolResult, Turn
@@ -34,7 +37,6 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.results import SECRETS
-from smart_fork.forking.temporary_logs import temporary_log_folder
 from smart_fork.snippets import quotation
 
 #: The most characters of a tool output.
@@ -370,3 +372,31 @@ def temporary_log(
         with log.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in records)
         yield log
+
+
+# Temporary logs are written only to be read once. Processes that write them hold a shared lock. The next command that
+# forks, cuts (removes turns) or forgets sessions deletes those of killed processes: deleting needs the exclusive lock.
+
+
+@contextmanager
+def temporary_log_folder() -> Iterator[Path]:
+    """Yield the private folder for temporary logs, and lock it against deletion of its new files.
+
+    Logs of killed processes are deleted first.
+    """
+    delete_leftover_logs()
+    with held(private_dir(_folder()), fcntl.LOCK_SH):
+        yield _folder()
+
+
+def delete_leftover_logs() -> None:
+    """Delete temporary logs of killed processes, unless a living process is writing one."""
+    if not any(_folder().glob("*")):
+        return
+    with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for path in _folder().glob("*"):
+            remove(path)
+
+
+def _folder() -> Path:
+    return state_home() / "told"

@@ -33,6 +33,7 @@ from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.copies import is_others, write_branch
 from smart_fork.forking.handover import write_handover
+from smart_fork.forking.handover_text import delete_leftover_logs
 from smart_fork.forking.preconditions import (
     Provisions,
     admission,
@@ -45,7 +46,6 @@ from smart_fork.forking.preconditions import (
     provisions,
 )
 from smart_fork.forking.results import Forked, StartedWorker
-from smart_fork.forking.temporary_logs import delete_leftover_logs
 from smart_fork.forking.worker import (
     CONFIRM_SECONDS,
     Confirmation,

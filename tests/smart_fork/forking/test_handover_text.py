@@ -11,7 +11,7 @@ import pytest
 from indexer.safe_files import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
-from smart_fork.forking import temporary_logs
+from smart_fork.forking import handover_text
 from smart_fork.forking.handover_text import as_session, lost_of, read_neutral, utterances, whence
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
@@ -112,7 +112,6 @@ def test_times_that_are_none_and_half_characters_do_no_harm(home, agent):
 
 KILLED = """
 import os, signal
-from smart_fork.forking import temporary_logs
 from smart_fork.forking.handover_text import temporary_log
 with temporary_log("claude", "22222222-2222-4222-8222-222222222222", [{"said": "a secret"}]):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -128,6 +127,6 @@ def test_what_a_killed_process_has_left_is_in_our_private_folder_and_gone_with_t
 
     with told(session, "claude") as there:
         assert [there.source_path.parent] == list(folder.glob("told-*"))
-        temporary_logs.delete_leftover_logs()
+        handover_text.delete_leftover_logs()
         assert there.source_path.is_file(), "somebody reads it"
     assert not list(folder.glob("told-*"))
