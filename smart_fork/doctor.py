@@ -95,9 +95,9 @@ class Checked(Value):
         return cls(all(check.ok or check.optional for check in checks), tuple(checks), seed)
 
 
-def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:
+def run_checks(embedder: Embedder | None = None) -> list[Check]:
     """Run all checks of ``smart-fork doctor``. A failed check does not stop the next one."""
-    embedder, processes = embedder or configured_embedder(), processes or Processes()
+    embedder, processes = embedder or configured_embedder(), Processes()
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
         "state database": _facts,

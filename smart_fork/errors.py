@@ -181,7 +181,7 @@ _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 
 def speak_of_tools() -> None:
-    """Make further hints in this context name tools, for a model without a command line."""
+    """Make the next steps of further errors name tools, for a model without a command line."""
     _of_tools.set(True)
 
 

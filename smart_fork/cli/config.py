@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -34,10 +34,9 @@ class AllSettings(Value):
     settings: tuple[ShownSetting, ...]
 
 
-def settings(env: Mapping[str, str] | None = None) -> AllSettings:
-    """Return every setting with its current value, from the variables `env` or this process's own."""
-    env = os.environ if env is None else env
-    return AllSettings(file=str(config_file.file()), settings=(*_from_environment(env), *_from_file()))
+def settings() -> AllSettings:
+    """Return every setting with its current value."""
+    return AllSettings(file=str(config_file.file()), settings=(*_from_environment(), *_from_file()))
 
 
 def agent_variables() -> tuple[Variable, ...]:
@@ -58,9 +57,9 @@ def agent_variables() -> tuple[Variable, ...]:
     return (*programs, *folders.values())
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[ShownSetting]:
+def _from_environment() -> Iterator[ShownSetting]:
     for one in (*VARIABLES, *agent_variables()):
-        given = env.get(one, "")
+        given = os.environ.get(one, "")
         shown = "(set, not shown)" if given and one.secret else given or one.default
         yield ShownSetting(
             name=str(one), value=shown, source="environment" if given else "default", meaning=one.meaning,

@@ -171,7 +171,7 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_not_known(found: Soundness) -> bool:
-    """Return True if ``excise verify`` found no leftovers, but could not search for cuts without a snapshot."""
+    """Return True if ``excise verify`` found no leftovers, but could not search for cuts without a saved log."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 

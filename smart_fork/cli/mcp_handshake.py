@@ -86,7 +86,8 @@ def wanted(options: Sequence[str]) -> str | None:
 def greet(
     lines: Iterable[bytes], out: BinaryIO, catalogue: dict[str, Any], tools: str
 ) -> tuple[bytes | None, bytes | None]:
-    """Answer the client's requests in `lines` on `out`, until one has no ready answer in the `catalogue`.
+    """Answer the client's requests in `lines` on `out`, until one has no answer in the `catalogue` (a file of ready
+    answers).
 
     Return the line with the ``initialize`` request, and the first line without an answer; `None` if the client closed
     its input.
@@ -145,7 +146,7 @@ def _say(line: bytes, out: BinaryIO) -> None:
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
-    """Return the descriptions of the MCP tools in the `catalogue`: a few of them if `tools` is `FEW`, else all."""
+    """Return the MCP tools in the `catalogue` (a file of ready answers): a few if `tools` is `FEW`, else all."""
     return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
 
 

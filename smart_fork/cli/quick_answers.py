@@ -226,7 +226,6 @@ class KnownWorker(NamedTuple):
     name: str
     status: str
     session_id: str
-    source_session_id: str
     caller_session_id: str
     cwd: str
     pid: int | None
@@ -238,7 +237,7 @@ def running_workers() -> list[KnownWorker]:
     Workers with a process that has ended are left out.
     """
     query = (
-        "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"
+        "SELECT id, name, status, coalesce(session_id, ''), coalesce(caller_session_id, ''), cwd,"
         " pid FROM workers WHERE state IN ('starting', 'running') ORDER BY started_at DESC"
     )
     found = [KnownWorker(*row) for row in rows(registry_file(), query, ())]
@@ -310,12 +309,11 @@ PATIENCE_MILLISECONDS = 50
 
 
 class Glimpsed(NamedTuple):
-    """A session as the index lists it. `until` is the ISO time of its last activity; its title may be hostile."""
+    """A session as the index lists it. Its title comes from a log, and may be hostile to a shell or a terminal."""
 
     agent: str
     session_id: str
     title: str
-    until: str
 
 
 def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
@@ -325,14 +323,13 @@ def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> 
     """
     begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
     values = (project, project, beginning, beginning + "\U0010ffff", limit)
-    return [
-        Glimpsed(*row) for row in rows(path, f"SELECT sessions.agent, session_id, title, until {_OF} {begins}", values)
-    ]
+    query = f"SELECT sessions.agent, session_id, title {_OF} {begins}"
+    return [Glimpsed(*row) for row in rows(path, query, values)]
 
 
 def titled(path: Path, project: str, title: str) -> list[Glimpsed]:
     """Return at most two sessions of a project with this title, in any case. Two mean that it is ambiguous."""
-    query = f"SELECT sessions.agent, session_id, title, until {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
+    query = f"SELECT sessions.agent, session_id, title {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
     return [Glimpsed(*row) for row in rows(path, query, (project, project, title))]
 
 

@@ -153,7 +153,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
         percent(hit.score) if known or hit.wrote else "",
         one_line(printable(hit.headline or hit.session_id)),
         f"{hit.agent_type} {short(hit.session_id)}",
-        in_words(passed) if (passed := age_of(hit.last_activity)) is not None else "",
+        _age(hit.last_activity),
         OUTCOMES.get(hit.outcome, hit.outcome),
         tokens_about(hit.price.tokens),
     )

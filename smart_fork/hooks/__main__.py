@@ -24,7 +24,7 @@ _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents
 
 
 def main(agent: str) -> None:
-    """Read the hook's event from stdin, print a hint or store a worker's state, and exit the process."""
+    """Read a hook's event from stdin, print a hint (a line about a past session) or store a worker's state, and end."""
     body = b""
     with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)

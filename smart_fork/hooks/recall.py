@@ -170,7 +170,7 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
 
 
 def _sound(line: object) -> str:
-    """Return the hint `line` if it is safe to show to a model: one short, printable line; else ""."""
+    """Return `line`, a hint about a past session, if it is safe for a model: one short, printable line; else ""."""
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
 
@@ -196,7 +196,7 @@ def _marks(switch: str) -> list[bytes]:
 
 
 def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
-    """Return True if the log contains one of `marks`, because its session already had a prompt."""
+    """Return True if the log contains one of the texts `marks`, because its session already had a prompt."""
     if not isinstance(log, str) or not log:
         return False
     try:

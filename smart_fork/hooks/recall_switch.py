@@ -70,7 +70,7 @@ def turn_on(agent: AgentName) -> None:
 
 
 def turn_off(agent: AgentName) -> None:
-    """Switch hints off for an agent. If no other agent has hints on, also delete their stored counts.
+    """Switch hints (lines about past sessions) off for an agent. Delete all counts if no other agent has hints on.
 
     Raises:
         OSError: the folder cannot be written.
@@ -87,14 +87,14 @@ def prompt_hint_counts() -> PromptHintCounts:
 
 
 def hint_counts(folder: str) -> HintCounts:
-    """Return the counts of recent hints before edits (`folder` is `EDITS`) or after failures (`ERRORS`)."""
+    """Return the counts of hints (lines about past sessions) in `folder`: `EDITS` for edits, `ERRORS` for failures."""
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
     return HintCounts(len(lines) - late - followed, late, followed)
 
 
 def follow(session_id: str | None, given: str) -> None:
-    """Record the hints that a session follows: those with an id in `given`, the input of a tool or command."""
+    """Record which hints (lines about past sessions) a session follows: their session's id is in the input `given`."""
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
         lines = _content(path).splitlines()
         told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}
@@ -104,7 +104,7 @@ def follow(session_id: str | None, given: str) -> None:
 
 
 def forget() -> None:
-    """Delete the records of hints in sessions where the last record is more than 30 days old."""
+    """Delete the records of hints (lines about past sessions) in sessions where the last one is over 30 days old."""
     for path in (one for folder in NOTED for one in _notes(folder)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:

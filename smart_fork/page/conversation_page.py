@@ -107,9 +107,7 @@ def change_since(mark: Mark, session: Session) -> ChangeSinceShown:
 
 
 def refuse_changed_session(mark: str, session: Session) -> None:
-    """Refuse an action on a page that showed another state, the digest `mark`, of the session.
-
-    An empty `mark` is accepted.
+    """Refuse an action on a page if the session has changed since. `mark` is a digest of the shown state, or empty.
 
     Raises:
         ForkRefused: the session has changed: it was cut, or resumed from an earlier message.
@@ -122,7 +120,9 @@ def refuse_changed_session(mark: str, session: Session) -> None:
 
 
 def change_at_address(place: Mapping[str, str], mark: Mark) -> ChangeSinceShown:
-    """Return the change of the session at an address since `mark`. The log is read only if it has changed.
+    """Return the change of the session at an address since its state had the digest `mark`.
+
+    The log is read only if it has changed.
 
     Raises:
         OSError: the log cannot be read now.

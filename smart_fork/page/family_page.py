@@ -99,7 +99,7 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
 
 
 def differences(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> SessionDifferences:
-    """Compare two sessions: the exchanges that they share, and what each did alone, read by their agents' codecs."""
+    """Compare two sessions: the exchanges that they share, and what each did alone. `works` read their records."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
@@ -198,7 +198,7 @@ TICKS = 4
 
 @dataclass(slots=True)
 class TimelineRow:
-    """One session's row on a family's time line. All positions are percent of the width.
+    """One session's row on the time line of a family (a session and its forks). Positions are percent of the width.
 
     The session lasts from `start` to `end`. The line from its parent comes down at `above`, those to its forks go down
     at `below`. Lines between other sessions cross the row at `passing`.
@@ -324,7 +324,7 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 
 
 def best_of(family: Iterable[Relative]) -> str:
-    """Return the id of the family's member to fork: the one that search ranks first among equally good answers.
+    """Return the member of a family (a session and its forks) to fork: the one that search ranks first.
 
     Only sessions with committed work or passed tests are considered. Return "" if none qualifies, or if fewer than two
     members have a log.

@@ -105,10 +105,10 @@ _PERIODS, _EARLIER = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"), (30, "
 NAME_CHARACTERS = 100
 
 
-def period(moment: str | None, now: datetime | None = None) -> str:
+def period(moment: str | None) -> str:
     """Return the heading under which a list shows a session of time `moment`, such as "Today" or "Last 7 days"."""
     then = time_of(moment)
-    days = ((now or datetime.now(UTC)).astimezone().date() - then.date()).days if then else _EARLIER
+    days = (datetime.now(UTC).astimezone().date() - then.date()).days if then else _EARLIER
     return next((name for most, name in _PERIODS if days <= most), "Earlier")
 
 
@@ -135,18 +135,18 @@ def chance(score: float) -> str:
     return next(word for least, word in _CHANCES if score >= least)
 
 
-def place(path: str | None, home: str | None = None) -> str:
+def place(path: str | None) -> str:
     """Shorten the path of a directory: ``~`` stands for the home directory. Return "" for `None`."""
-    text, start = " ".join(printable(path or "").splitlines()), home or str(Path.home())
+    text, start = " ".join(printable(path or "").splitlines()), str(Path.home())
     return f"~{text[len(start) :]}" if text == start or text.startswith(f"{start}/") else text
 
 
-def with_tilde(command: str, home: str | None = None) -> str:
+def with_tilde(command: str) -> str:
     """Shorten the home directory to ``~`` in a command that begins with `cd` to a directory below it.
 
     A shell does not expand ``~`` in quotes, so a quoted directory stays.
     """
-    start = f"cd {home or Path.home()}/"
+    start = f"cd {Path.home()}/"
     return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
 
 

@@ -71,12 +71,12 @@ class Facet:
     without: Mapping[str, str] | None
 
 
-def age_of(hit: Hit, now: datetime | None = None) -> str:
+def age_of(hit: Hit) -> str:
     """Return the narrowest age group of a hit (found session) in days: "7", "30", "365" or "older"."""
     then = time_of(hit.last_activity)
     if then is None:
         return "older"
-    days = ((now or datetime.now(UTC)) - then).total_seconds() / 86_400
+    days = (datetime.now(UTC) - then).total_seconds() / 86_400
     return next((name for name in _AGES if name.isdigit() and days <= int(name)), "older")
 
 

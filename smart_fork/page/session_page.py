@@ -123,7 +123,7 @@ def located(place: Mapping[str, str]) -> Located:
 
 @bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
-    """Return the values of a session's page, from its log, from smart-fork's copy of it, or from its export.
+    """Return the values of a session's page, from its log, a copy of it, or its export (a Markdown file).
 
     Raises:
         SmartForkError: the session or the requested message does not exist.

@@ -169,7 +169,7 @@ class _Continued(RawIOBase):
 
 
 def _own_stdin() -> int:
-    """Return a new descriptor of stdin, and close descriptor 0 to the programs that this process starts."""
+    """Return a new descriptor of stdin, and open /dev/null as descriptor 0 for programs that this process starts."""
     ours = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -45,7 +45,7 @@ class McpTask:
         self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
 
     def state(self, kind: str = "complete") -> dict[str, Any]:
-        """Return the task's progress, open question or result for the client, as a ``resultType`` of `kind`."""
+        """Return the task's progress, open question or result for the client. `kind` becomes ``resultType``."""
         status, more = self._status()
         times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
         told = {"resultType": kind, "taskId": self.id, "status": status, "statusMessage": self.words}

@@ -102,7 +102,7 @@ def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Shorten the snippets in place, so that the answer has at most `ANSWER` bytes for `RESULTS` results."""
+    """Shorten the snippets in place, so that an answer with `RESULTS` results has at most `ANSWER` bytes."""
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
         bare = [hit | {"snippet": ""} for hit in answer["results"]]

@@ -27,9 +27,11 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """A context for an index run. When it ends, note commits, and let the search program read the exports.
+    """A context for an index run. When it ends, note commits, and let the search program read the exports (Markdown
+    files).
 
-    Without `vectors`, the search program gets words only. The work is also done if the embedding model is missing.
+    A search program is a search other than smart-fork's own; without `vectors`, it gets words only. The work is also
+    done if the embedding model is missing.
 
     Raises:
         IndexBusyError: another process has been indexing for `patience` seconds.

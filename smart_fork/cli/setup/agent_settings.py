@@ -251,9 +251,9 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Install the agent's hooks again after recall was switched on or off, which needs other hooks. Return notes.
+    """Install the agent's hooks again after recall (hints from past sessions) was switched on or off. Return notes.
 
-    Do nothing if no hooks are installed, or this agent has none for recall (hints from past sessions).
+    Do nothing if no hooks are installed, or this agent has none for recall.
     """
     hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)
@@ -366,7 +366,7 @@ def _set(agent: AgentName, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the hooks that setup recorded in `line` of its ledger. Return notes for the person."""
+    """Remove the hooks that setup recorded in `line` of its ledger (list of changes). Return notes for the person."""
     agent = AGENTS.registration_of(line.agent).agent
     notes = remove(agent).notes if settings_file(agent) == line.path else ()
     return list(notes)

@@ -338,7 +338,7 @@ def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint:
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
-    """Return the ledger's lines that belong to `agents`, the newest first, as they are undone.
+    """Return the lines of the ledger (setup's list of its changes) that belong to `agents`, the newest first.
 
     For all agents, this includes lines without an agent, such as the service's. `what` selects parts of the setup.
     """
@@ -348,7 +348,7 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
 
 def undo_lines(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
-    """Undo the changes that `lines` of the ledger record, also if one fails. Return an answer for each."""
+    """Undo the changes in `lines` of the ledger (setup's list of its changes). Return an answer for each."""
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
 
@@ -369,7 +369,7 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """Return the ledger's line of another agent that reads the skill file of `line`, or `None`."""
+    """Return the ledger's line (recorded change) of another agent that reads the skill file of `line`, or `None`."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
@@ -390,7 +390,7 @@ def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """Yield the checks of the setup for ``doctor``: one for all parts in the ledger, one for recall."""
+    """Yield the checks of the setup for ``doctor``: one for all parts that setup has installed, one for recall."""
     ledger = Ledger()
     lines = list(ledger)
     if not lines:
