@@ -46,7 +46,7 @@ def _key(text: str) -> str:
 
 def _named(text: str) -> str:
     if not (name := canonical.shown(text)):
-        raise ValueError("no record is readable")
+        raise ValueError("it has no readable character")
     return name
 
 

@@ -173,7 +173,7 @@ def diff(
         for message in side.said:
             _print_message(message)
         if not side.said:
-            out.print(plain("The server gave no reason."))
+            out.print(plain("It has no further messages."))
 
 
 @app.command("status")

@@ -7,6 +7,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.team import wire
 from tests.support.cases import parametrize_subtests
@@ -87,6 +88,11 @@ def test_what_would_act_on_a_terminal_is_taken_out_of_what_people_read():
     assert said.summary is not None
     assert said.summary.startswith("one\ntwo")
     assert all(line.isprintable() for line in said.summary.splitlines())
+
+
+def test_a_tag_without_a_readable_character_is_refused():
+    with pytest.raises(Usage, match=r"^tags\.0: it has no readable character$"):
+        wire.valid_message(wire.SessionChange, tags=(" \x1b ",))
 
 
 @pytest.mark.parametrize("key", ["github.com/acme/../x", "GitHub.com/a/b", "/etc/passwd", ""])

@@ -442,6 +442,15 @@ def test_where_two_sessions_part_is_told_with_what_each_said_then(alice, family)
     ]
 
 
+def test_a_fork_without_messages_of_its_own_is_shown_as_such(alice, bob):
+    hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")
+    his = bob.team("fork", hers["session_id"], "--public")
+
+    shown = alice.do("team", "diff", his["session_id"])
+
+    assert 2 == shown.out.count("It has no further messages.")
+
+
 def test_what_is_shared_is_listed_and_read(alice, bob, family):
     hers, his = family
     alice.team("push", session_of(alice, "codex", PROMPT, ANSWER), "--yes", "--tags", "x,y")
