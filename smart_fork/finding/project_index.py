@@ -21,6 +21,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.evidence import relatives
+from smart_fork.finding.git_blame import parsed, touched_by
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import SOON_SECONDS, Engine, Refreshed, embed_some, refresh
 from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this_branch, plain
@@ -33,6 +34,7 @@ from smart_fork.repository.git import Repository, paths
 from smart_fork.repository.history import AboutProject, branch_at, described
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_file import has_registry
 
 log = logging.getLogger(__name__)
@@ -134,7 +136,7 @@ class ProjectIndex:
         if len(query.intent.split()) < LONG_WORDS:
             return query
         if query.intent not in self._relevant:
-            from smart_fork.finding.instructions import without_instructions
+            from smart_fork.finding.instructions import without_instructions  # only long questions need it
 
             with suppress(ModelUnavailableError):
                 self._relevant[query.intent] = without_instructions(query.intent, self.engine.embedder)
@@ -208,8 +210,6 @@ class ProjectIndex:
 def _workers_of(session_id: str) -> list[str]:
     if not has_registry():
         return []
-    from smart_fork.workers.registry import Registry
-
     try:
         with Registry() as registry:
             return [worker.session_id for worker in registry.spawned_by(session_id) if worker.session_id]
@@ -258,8 +258,6 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
     """Return the query with the files of the code that the question names, else the repository's uncommitted files."""
     project, given = query.scope.project, [*code.files]
     if code:
-        from smart_fork.finding.git_blame import parsed, touched_by
-
         given += [parsed(one)[0] for one in code.lines]
         patch = code.changes if isinstance(code.changes, str) else ""
         given += [one.name for one in touched_by(patch.encode("utf-8", "replace"))]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import configured_reranker
@@ -38,6 +38,7 @@ from smart_fork.finding.answer import (
     RecentSession,
     Unsearched,
 )
+from smart_fork.finding.code_authors import by_code, causes_of, changed
 from smart_fork.finding.fork_worth import BETTER_FIRST, MAX_COMPARED, ForkWorth, better_first, close, worth_of
 from smart_fork.finding.index_refresh import (
     Engine,
@@ -74,12 +75,20 @@ from smart_fork.finding.search import (
     search,
     search_documents,
 )
+from smart_fork.finding.session_hints import (
+    Hint,
+    HookEvent,
+    author_hint,
+    edited_lines,
+    fix_hint,
+    fixes,
+    place_of,
+    question_of,
+    recall_hint,
+)
 from smart_fork.finding.session_notes import tag as checked_tag
 from smart_fork.finding.session_place import permits
 from smart_fork.finding.session_view import Hit
-
-if TYPE_CHECKING:
-    from smart_fork.finding.session_hints import Hint, HookEvent
 
 log = logging.getLogger(__name__)
 
@@ -176,8 +185,6 @@ class Library(ProjectIndex):
 
         The index is not updated, and only the prompt is embedded.
         """
-        from smart_fork.finding.session_hints import question_of, recall_hint
-
         if (asked := question_of(first)) is None:
             return None
         _ = self.project  # a directory that is not there is an error
@@ -194,8 +201,6 @@ class Library(ProjectIndex):
         Raises:
             Usage: the request is invalid or has no error.
         """
-        from smart_fork.finding.session_hints import fixes
-
         asked, error = request.checked(), str(request.error or "")
         if not error.strip():
             raise Usage("there is no error on standard input", "Pipe the output of the failed command into it.")
@@ -209,8 +214,6 @@ class Library(ProjectIndex):
 
         The index is not updated.
         """
-        from smart_fork.finding.session_hints import fix_hint
-
         output, command = (one if isinstance(one := call.given.get(key), str) else "" for key in ("output", "command"))
         if not WorkCommands.of(command):  # it may show an error of another command
             return None
@@ -222,8 +225,6 @@ class Library(ProjectIndex):
 
         The index is not updated.
         """
-        from smart_fork.finding.session_hints import author_hint, edited_lines, place_of
-
         if (where := place_of(edit)) is None:
             return None
         project = current_project(str(where.file.parent))
@@ -234,8 +235,6 @@ class Library(ProjectIndex):
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
         """Return the newest changes of ``PATH:FIRST-LAST``, or of a whole file, and the prompts that led to them."""
-        from smart_fork.finding.code_authors import causes_of, changed
-
         asked = FindRequest("", agent_type=AGENTS.ALL, files=(where,)).checked()
         _ = self.project  # who may not ask here gets no further
         there, lines, older = changed(where, self.directory, limit, self.engine.processes)
@@ -299,8 +298,6 @@ class Library(ProjectIndex):
                 "lines can only be looked up in one repository, with the built-in engine", "Ask in one project."
             )
         words = self._by_words(replace(query, limit=MAX_LIMIT), vectors) if asked.intent else None
-        from smart_fork.finding.code_authors import by_code
-
         return by_code(self.store, query, asked.code, self.engine.processes, words)
 
     def _by_words(self, query: Query, vectors: Embed) -> Candidates:

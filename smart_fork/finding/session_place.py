@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from indexer.masking import Masked
+from indexer.outcome import worked_in
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import known, recorded, successor
 from indexer.transcripts.model import Inferred, Session
+from indexer.transcripts.texts import headline_of, title_of
 from smart_fork.snippets import quoted
 from smart_fork.system import call_context
 
@@ -41,9 +43,6 @@ def as_guest(session: Session, project: Project) -> Session | None:
     """Return the part of a session that worked in the repository of `project`, if it began elsewhere; else `None`."""
     if not (session.turns and project.git) or session.received:
         return None
-    from indexer.outcome import worked_in  # most sessions were begun where they are listed
-    from indexer.transcripts.texts import headline_of, title_of
-
     there = {number for place, of in worked_in(session).items() if in_project(place, project) for number in of}
     turns = session.turns_in(there)
     title = title_of("", (turn.text for turn in turns if turn.prompt))
