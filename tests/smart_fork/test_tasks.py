@@ -16,7 +16,7 @@ from smart_fork.server.tasks import TaskParams
 from smart_fork.system import call_context
 from smart_fork.system.call_context import Cancelled, refuse_cancelled
 from smart_fork.workers.registry import Registry
-from tests.smart_fork.mcp_client import Asked, Follower, State, Told, answer
+from tests.smart_fork.mcp_client import Follower, State, TaskRequest, TaskState, answer
 from tests.smart_fork.tool_server import create_server
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader in upload.py retries five times with backoff"
@@ -159,7 +159,9 @@ def test_a_task_that_is_not_there_is_an_error(world):
     async def talk(extensions: list[ClientExtension]) -> MCPError:
         async with Client(create_server(world.model), extensions=extensions) as client:
             with pytest.raises(MCPError) as refused:
-                await client.session.send_request(Asked(method="tasks/get", params=TaskParams(task_id="x")), Told)
+                await client.session.send_request(
+                    TaskRequest(method="tasks/get", params=TaskParams(task_id="x")), TaskState
+                )
             return refused.value
 
     assert (-32602, -32021) == (anyio.run(talk, [Follower()]).error.code, anyio.run(talk, []).error.code)
