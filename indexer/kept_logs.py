@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import astuple, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -29,9 +29,11 @@ from indexer.lazy import dataclass
 from indexer.locks import held
 from indexer.safe_files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.settings import Setting
-from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
 from indexer.transcripts.model import AgentName
+
+if TYPE_CHECKING:
+    from indexer.store.sqlite import Store
 
 #: Compression level of zstd. A log is compressed again when it has grown: 3 MB take a hundredth of a second.
 LEVEL = 3

@@ -16,7 +16,6 @@ from indexer.lazy import dataclass
 from indexer.masking import VERSION as MASKS_VERSION
 from indexer.safe_files import checkpoints_dir
 from indexer.store.base import SeenFile
-from indexer.store.sqlite import Store
 from indexer.transcripts.base import Agents, LogFile, is_there
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import READER_VERSION
@@ -24,6 +23,8 @@ from indexer.values import Value
 
 if TYPE_CHECKING:
     import apsw
+
+    from indexer.store.sqlite import Store
 
 
 #: Increase this when an equal session would be split into other chunks.

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from indexer import log_changes, repositories
 from indexer.embedder import Embedder, reporting_loading
@@ -36,13 +37,15 @@ from indexer.parallel_reading import read_ahead
 from indexer.project import Project, begun_at, guest_of, is_within, project_of
 from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Words
-from indexer.store.sqlite import Store
 from indexer.transcripts.base import REWOUND, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
 from indexer.transcripts.line_hashes import noting
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import headline_of, title_of
+
+if TYPE_CHECKING:
+    from indexer.store.sqlite import Store
 
 _OUR_NAME = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")

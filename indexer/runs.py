@@ -9,14 +9,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from indexer.errors import what_failed
 from indexer.log_changes import Report
-from indexer.store.sqlite import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
+
+if TYPE_CHECKING:
+    from indexer.store.sqlite import Store
 
 #: Names of the counts that `LastRun` and `Report` have in common.
 COUNT_FIELDS = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "waiting")

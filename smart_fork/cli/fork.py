@@ -31,7 +31,6 @@ from smart_fork.cli.output import (
     say_notes,
     starting,
 )
-from smart_fork.cli.result_list import print_hits
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.answer import Found
@@ -39,12 +38,9 @@ from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.ranking import LIKELY_SCORE
 from smart_fork.finding.sessions import is_session
 from smart_fork.finding.team_sessions import is_shared
-from smart_fork.forking.branch import branch as branch_session
-from smart_fork.forking.lineage import lineage as family_of
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BestSessions, BranchRequest, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
-from smart_fork.forking.search_and_fork import best_of, fan_out, search_for
 from smart_fork.snippets import ago, tokens_about
 
 if TYPE_CHECKING:
@@ -254,6 +250,8 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
 
     Exit with 1 if a fork was not started, with 3 if no session fits.
     """
+    from smart_fork.forking.search_and_fork import fan_out
+
     with library_shown(like.cwd) as library:
         asked, left_out = [replace(like, session=one) for one in ids], 0
         if best.top is not None:
@@ -275,6 +273,9 @@ def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tupl
 
     If no session fits, print the results of the search and exit with 3.
     """
+    from smart_fork.cli.result_list import print_hits
+    from smart_fork.forking.search_and_fork import best_of, search_for
+
     found = library.find(search_for(like, best))
     try:
         asked, left_out = best_of(found, like, best)
@@ -333,6 +334,8 @@ def branch(
     budget: BudgetOptions,
 ) -> None:
     """Copy a session under its own title, to resume it later. The original stays untouched."""
+    from smart_fork.forking.branch import branch as branch_session
+
     caller = AGENTS.caller_session(os.environ)
     asked = replace(asked, options=options, budget=budget.wanted(), caller_session_id=caller)
     if not asked.start and (options.prompt or options.place):
@@ -376,6 +379,8 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
 
 def lineage(session: SessionArgument) -> None:
     """Show a session's family as a tree: parents and forks, running workers, and how to return to the parent."""
+    from smart_fork.forking.lineage import lineage as family_of
+
     family = family_of(session)
     if printed_as_json(family):
         return

@@ -6,6 +6,8 @@ modules imported (see `preload`). This process runs the rest itself.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -64,8 +66,6 @@ def run(end: Callable[[int], NoReturn]) -> None:
     The garbage collector is set to run rarely: nearly all objects are modules and records that stay. With Python's
     default it took a twentieth of a command's time.
     """
-    import gc
-
     gc.set_threshold(100_000, 20, 20)
     from smart_fork.cli.main import main as command_line
 
@@ -109,7 +109,6 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
     The cleanup would take an eighth of a search's time, and could abort the process if a thread still uses the
     embedding model.
     """
-    import atexit
     import contextlib
     import threading
 

@@ -6,18 +6,20 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import is_within
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities
-from indexer.store.sqlite import Store
 from smart_fork import session_origins
 from smart_fork.finding.query import Matches, Query, QueryWords, is_of_this_branch, names_of, words_of
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
 from smart_fork.snippets import quoted
+
+if TYPE_CHECKING:
+    from indexer.store.sqlite import Store
 
 NEAREST_CHUNKS = 400
 WORD_CHUNKS = 400

@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer.lazy import dataclass
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project
 from indexer.repositories import recorded
 from indexer.store.base import SessionRow
-from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Cache
 from indexer.values import seconds_in
 from smart_fork.agents import repository_sessions
@@ -31,6 +31,9 @@ from smart_fork.repository.history import SECONDS, Drift, drifts
 from smart_fork.snippets import shown
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
+
+if TYPE_CHECKING:
+    from indexer.store.sqlite import Store
 
 log = logging.getLogger(__name__)
 

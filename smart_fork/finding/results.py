@@ -16,7 +16,6 @@ from indexer.embedder import DEFAULT_MODEL
 from indexer.export import export_path
 from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, Searchable, SessionRow
-from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import naming_work
 from smart_fork import session_origins
@@ -45,6 +44,7 @@ from smart_fork.snippets import printable
 from smart_fork.workers.registry_file import has_registry
 
 if TYPE_CHECKING:
+    from indexer.store.sqlite import Store
     from smart_fork.workers.registry import WorkerRecord
 
 log = logging.getLogger(__name__)

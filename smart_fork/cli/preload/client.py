@@ -7,6 +7,7 @@ library, because handing over needs nothing else.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
 from _socket import socket as Socket  # noqa: N812 - the same without what `socket` imports for it
@@ -82,8 +83,6 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 def _ignored() -> str:
     """Return the signals that this process ignores, as after ``nohup``; the command has to ignore them, too."""
-    import signal
-
     return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
 
 
@@ -98,8 +97,6 @@ def unpacked(body: bytes) -> list[str]:
 
 
 def _pass_signals_on(line: Socket) -> None:
-    import signal
-
     for number in PASSED_ON:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda given, _: _send(line, given))
@@ -134,8 +131,6 @@ def _killed() -> int:
 
     If none was, another process killed it: print an error and return 1.
     """
-    import signal
-
     if _sent:
         signal.signal(_sent[-1], signal.SIG_DFL)
         os.kill(os.getpid(), _sent[-1])
@@ -174,8 +169,6 @@ def _become(fields: list[str]) -> OSError:
 
     `fields`: directory, number of arguments, arguments, environment variables.
     """
-    import signal
-
     directory, count, *rest = fields
     argv, variables = rest[: int(count)], rest[int(count) :]
     before = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
