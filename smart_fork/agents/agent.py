@@ -75,14 +75,17 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return where each facet of an agent is, as ``module:name``: `USUAL` changed by `elsewhere`, less `without`."""
+    """Return where each facet of an agent (an object for one task) is, as ``module:name``.
+
+    That is `USUAL`, changed by `elsewhere`, and without the facets `without`.
+    """
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
     )
 
 
 class Ability(NamedTuple):
-    """An ability of agents: its name for people, and the facet that it needs; all agents have one without a facet."""
+    """An ability of agents: its name for people, and the facet (such as "copier") that it needs; empty if none."""
 
     words: str
     facet: str = ""
@@ -194,11 +197,11 @@ class Agent(AgentDescription):
 
     @classmethod
     def has(cls, facet: str) -> bool:
-        """Return True if the agent has this facet. The facet is not imported."""
+        """Return True if the agent has this facet (an object for one task, such as "copier"), without importing it."""
         return bool(getattr(cls, facet, facet in cls.facets))
 
     def abilities(self) -> dict[str, bool]:
-        """Return for each ability, by its JSON key, True if the agent has the facet that it needs."""
+        """Return for each ability, by its JSON key, True if the agent has the facet (such as "copier") for it."""
         return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
     def model_window(self) -> int:
@@ -270,7 +273,7 @@ class ClientCall(NamedTuple):
 
 
 class CallerIdentity:
-    """The facet that finds which session made a tool call, and its directories."""
+    """Finds the session that made a tool call, and the directories in which its agent works."""
 
     #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.
     argument: str | None = None

@@ -48,7 +48,7 @@ def _program(word: str) -> str:
 
 
 class AgentProcesses(AgentFacet):
-    """The facet that finds an agent's processes, and the sessions that they have open."""
+    """Finds the processes of one agent, and the sessions that they have open."""
 
     #: The words that begin a fork.
     forks: tuple[str, ...] = ()

@@ -83,7 +83,7 @@ class SessionBeginning:
 
 
 class WorkerSessions(ABC):
-    """The facet that recognizes, from a new log's first records, the session of a started worker (an agent)."""
+    """Recognizes, from a new log's first records, the session of a started worker (an agent)."""
 
     @abstractmethod
     def beginning(self, log: Path) -> SessionBeginning | None:
@@ -95,7 +95,7 @@ class WorkerSessions(ABC):
 
 
 class Ancestry(AgentFacet, ABC):
-    """The facet that finds an agent's families (a session and its forks) from the first records of logs."""
+    """Finds an agent's families (a session and its forks) from the first records of logs."""
 
     #: `True` if a fork's log can continue another log, with only its own records.
     goes_on = False
@@ -190,7 +190,7 @@ def connected(
 
 
 class TreeAncestry(Ancestry):
-    """The facet that finds families of sessions for agents whose records each name the record before."""
+    """Finds families of sessions for agents whose records each name the record before."""
 
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
@@ -337,7 +337,7 @@ _PREFIX = "agent-"
 
 
 class SubAgents(ABC):
-    """The facet that finds and reads the conversations of sub-agents.
+    """Finds and reads the conversations of sub-agents.
 
     A sub-agent's name comes from a log. It is looked up among existing files, and never becomes a path.
     """

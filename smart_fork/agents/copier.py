@@ -228,7 +228,7 @@ def read_again(log: Path) -> Iterator[None]:
 
 
 class Copier(AgentFacet, ABC):
-    """The facet that copies one agent's sessions."""
+    """Copies one agent's sessions."""
 
     #: Decodes its records.
     codec: ClassVar[CopyCodec]

@@ -77,7 +77,7 @@ class Image(NamedTuple):
 
 
 class Converter(Codec):
-    """The facet that converts one agent's records for sharing, and writes sessions of other agents in its format."""
+    """Converts one agent's records for sharing with teammates, and writes other agents' sessions in its format."""
 
     #: The fields of a record that identify its session and place.
     taken: ClassVar[frozenset[str]]
@@ -263,7 +263,7 @@ SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "func
 
 
 class PartConverter(Converter):
-    """The conversion, for sharing, of records whose messages consist of parts in Gemini's format."""
+    """Converts records whose messages consist of parts in Gemini's format, for sharing with teammates."""
 
     thoughts = ()
 

@@ -57,7 +57,7 @@ class Question:
 
 
 class Screen:
-    """The facet that reads an agent's screen, where a mark is before the selected option and the input line."""
+    """Reads an agent's screen, where a mark is before the selected option and the input line."""
 
     #: The input line, and earlier prompts that look the same.
     typed = _TYPED

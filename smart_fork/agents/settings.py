@@ -234,7 +234,7 @@ TIMEOUT = 3
 
 
 class Hooks(AgentFacet):
-    """The facet that knows an agent's hooks: commands that it runs at events. The defaults are for agents without."""
+    """Knows an agent's hooks: commands that it runs at events. The defaults are for agents without hooks."""
 
     #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
@@ -308,7 +308,7 @@ class LoginState:
 
 
 class Login(AgentFacet):
-    """The facet that knows how one agent logs in."""
+    """Knows how one agent logs in."""
 
     #: The command with which a person logs in permanently.
     command: str

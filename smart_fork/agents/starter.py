@@ -91,7 +91,7 @@ class CommandLine(NamedTuple):
 
 
 class Starter(ABC):
-    """The facet that makes the start commands of one agent."""
+    """Makes the commands that start one agent."""
 
     #: The form of its session ids, and of their beginnings.
     ids: re.Pattern[str] = re.compile(r"(?=.*[^-])[0-9a-fA-F-]{32,36}")

@@ -156,7 +156,7 @@ class TreeCopy(Copy):
 
 
 class TreeCopier(Copier):
-    """The facet that copies one agent's sessions, whose records name the record before."""
+    """Copies one agent's sessions, whose records name the record before."""
 
     codec: ClassVar[MessageCodec]
     copies: ClassVar[type[TreeCopy]]

@@ -50,7 +50,7 @@ class RecordFacts(NamedTuple):
 
 
 class TreeCutter(Cutter):
-    """The facet that loads logs for cuts (removals of turns), for agents whose records name the record before."""
+    """Loads logs for cuts (removals of turns), for agents whose records name the record before."""
 
     codec: ClassVar[Codec]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.

@@ -27,7 +27,7 @@ _STAGED: dict[LaunchKind, Staging] = {"new": "nothing", "resume": "name", "fork"
 
 
 class ClaudeStarter(Starter):
-    """The facet that makes the commands to start Claude Code."""
+    """Makes the commands to start Claude Code."""
 
     forks = ("claude", "--resume", "ID", "--fork-session")
     forks_nothing = True
@@ -65,7 +65,7 @@ class ClaudeStarter(Starter):
 
 
 class ClaudeProcesses(AgentProcesses):
-    """The facet that recognizes Claude Code's processes, and the session that each has open."""
+    """Recognizes Claude Code's processes, and the session that each has open."""
 
     forks = ("--fork-session",)
 

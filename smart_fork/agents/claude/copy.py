@@ -256,7 +256,7 @@ _BLOCKS = {
 
 
 class ClaudeConverter(ClaudeCodec, Converter):
-    """The conversion of Claude Code's records for sharing with teammates, without the ids of parent records."""
+    """Converts Claude Code's records for sharing with teammates, without the ids of parent records."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     free = frozenset({"input", "toolUseResult", "structuredContent"})

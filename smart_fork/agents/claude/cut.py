@@ -65,7 +65,7 @@ def discover_newest_claude() -> Path:
 
 
 class ClaudeCutter(TreeCutter):
-    """The facet that loads Claude Code's logs, ``<session-id>.jsonl``, so that turns can be removed."""
+    """Loads Claude Code's logs, ``<session-id>.jsonl``, so that turns can be removed."""
 
     codec = CODEC
     links = ("parentUuid", "logicalParentUuid", "leafUuid")

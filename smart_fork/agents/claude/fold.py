@@ -349,7 +349,7 @@ _FOLDER, _BELOW = "subagents", 2
 
 
 class ClaudeSubAgents(LoggedSubAgents):
-    """The facet that finds and reads the logs of Claude Code's sub-agents."""
+    """Finds and reads the logs of Claude Code's sub-agents."""
 
     tree = ClaudeTree
 
@@ -387,7 +387,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class ClaudeAncestry(TreeAncestry):
-    """The facet that finds the parents and forks of Claude Code's sessions, from the first records of logs."""
+    """Finds the parents and forks of Claude Code's sessions, from the first records of logs."""
 
     #: The types of records at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")

@@ -103,7 +103,7 @@ def _take(lock: Path, path: Path) -> None:
 
 
 class ClaudeHooks(Hooks):
-    """The facet that knows Claude Code's hooks: their events, and the tools that edit files or run commands."""
+    """Knows the hooks of Claude Code: their events, and the tools that edit files or run commands."""
 
     edits = "Edit|MultiEdit"
     failures = ("PostToolUseFailure", "Bash")
@@ -121,7 +121,7 @@ LOOKS, LOOK_SECONDS = 6, 0.06
 
 
 class ClaudeCaller(CallerIdentity):
-    """The facet that finds the session of Claude Code that made a tool call."""
+    """Finds the session of Claude Code that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:
         tool_use = call.meta.get("claudecode/toolUseId")
@@ -172,7 +172,7 @@ _BESIDE = (
 
 
 class ClaudeLogin(Login):
-    """The facet that knows how Claude Code logs in."""
+    """Knows how Claude Code logs in."""
 
     command = "claude auth login"
     stored = ".credentials.json"

@@ -28,7 +28,7 @@ from smart_fork.system.processes import Running
 
 
 class CodexStarter(Starter):
-    """The facet that makes the commands to start Codex."""
+    """Makes the commands to start Codex."""
 
     forks = ("codex", "fork", "ID")
     waits = True
@@ -63,7 +63,7 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 
 
 class CodexProcesses(AgentProcesses):
-    """The facet that finds Codex's processes, which lock each open session.
+    """Finds Codex's processes, which lock each open session.
 
     If Codex's server runs the session for a window, the server holds the lock, a bit longer than the window is open.
     """

@@ -210,7 +210,7 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexConverter(CodexCodec, Converter):
-    """The conversion of Codex's records for sharing with teammates, including records of a fork's ancestors.
+    """Converts Codex's records for sharing with teammates, including records of a fork's ancestors.
 
     All records have the fields ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a
     new one.

@@ -79,7 +79,7 @@ def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
 
 
 class CodexCutter(Cutter):
-    """The facet that loads Codex's logs, ``rollout-….jsonl``, with a fork's inherited records, for removal of turns."""
+    """Loads Codex's logs, ``rollout-….jsonl``, with a fork's inherited records, for removal of turns."""
 
     def detect(self, path: Path) -> bool:
         """Return True if the first record is Codex's: a record with a ``payload``, or the header of an old log."""

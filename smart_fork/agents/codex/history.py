@@ -109,7 +109,7 @@ def complete_history(path: Path) -> list[RolloutPart]:
 
 
 class CodexAncestry(Ancestry):
-    """The facet that finds the parents of Codex's sessions, from the first records of rollouts (logs).
+    """Finds the parents of Codex's sessions, from the first records of rollouts (logs).
 
     A header names the session forked from, or the rollout continued; in old logs, the parent's own header comes second.
     """
@@ -152,7 +152,7 @@ def _born(log: Path, header: Record) -> Record:
 
 
 class CodexWorkerSessions(WorkerSessions):
-    """The facet that recognizes which new Codex session a started worker (an agent) has created."""
+    """Recognizes which new Codex session a started worker (an agent) has created."""
 
     def beginning(self, log: Path) -> SessionBeginning | None:
         with contextlib.suppress(OSError):

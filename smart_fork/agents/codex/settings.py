@@ -240,7 +240,7 @@ def _trusted(text: str) -> dict[str, Any]:
 
 
 class CodexCaller(CallerIdentity):
-    """The facet that finds the session of Codex that made a tool call."""
+    """Finds the session of Codex that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:
         thread = call.meta.get("threadId") or call.meta.get("sessionId")
@@ -251,7 +251,7 @@ class CodexCaller(CallerIdentity):
 
 
 class CodexHooks(Hooks):
-    """The facet that knows Codex's hooks: their events, and Codex's notes about which hooks a person trusts."""
+    """Knows Codex's hooks: their events, and Codex's notes about which hooks a person trusts."""
 
     file = "hooks.json"
     edits = "apply_patch|Bash"  # a patch may be given to a shell
@@ -310,7 +310,7 @@ _OWN = "openai"
 
 
 class CodexLogin(Login):
-    """The facet that knows how Codex logs in, and which variables its model provider needs."""
+    """Knows how Codex logs in, and which variables its model provider needs."""
 
     command = "codex login"
     status, listed = ("login", "status"), r"(?m)^\s+login\b"

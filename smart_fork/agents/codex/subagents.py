@@ -23,7 +23,7 @@ _MAX_DEPTH = 8
 
 
 class CodexSubAgents(SubAgents):
-    """The facet that reads Codex's sub-agents, each with a rollout (log file) of its own."""
+    """Reads Codex's sub-agents, each with a rollout (log file) of its own."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name == _TOOL}

@@ -27,7 +27,7 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
 
 class CopilotProcesses(AgentProcesses):
-    """The facet that finds Copilot CLI's processes, and the session that each has open."""
+    """Finds Copilot CLI's processes, and the session that each has open."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
         """Return True if `words` resumes the session. In its command lines, an option and its value are one word."""
@@ -43,7 +43,7 @@ class CopilotProcesses(AgentProcesses):
 
 
 class CopilotScreen(Screen):
-    """The facet that reads Copilot CLI's terminal screen."""
+    """Reads Copilot CLI's terminal screen."""
 
     typed = re.compile(r"^ ?\u276f(\s*|\s+(?!\d[.)]\s).*)$")
     busy = re.compile(r"^\s*[○◉●◎]\s+\w+.*\besc (interrupt|cancel|esc\b)")
@@ -51,7 +51,7 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """The facet that makes the commands to start Copilot CLI, which itself forks only by a command on its screen."""
+    """Makes the commands to start Copilot CLI, which itself forks only by a command on its screen."""
 
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)

@@ -195,7 +195,7 @@ _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
 class CopilotConverter(fold.CopilotCodec, Converter):
-    """The conversion of Copilot CLI's events for sharing with teammates, without the ids of parent events."""
+    """Converts Copilot CLI's events for sharing with teammates, without the ids of parent events."""
 
     taken = frozenset({"parentId"})
     identity = "id"

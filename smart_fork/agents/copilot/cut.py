@@ -50,7 +50,7 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 
 
 class CopilotCutter(TreeCutter):
-    """The facet that loads Copilot CLI's logs, ``events.jsonl``, so that turns can be removed.
+    """Loads Copilot CLI's logs, ``events.jsonl``, so that turns can be removed.
 
     Further events may repeat a removed call, prompt or other part of an exchange; a cut removes these too.
     """

@@ -276,7 +276,7 @@ _TOOL, _STARTED = "task", "subagent.started"
 
 
 class CopilotSubAgents(SubAgents):
-    """The facet that reads Copilot CLI's sub-agents, whose events are in the log of their session."""
+    """Reads Copilot CLI's sub-agents, whose events are in the log of their session."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         if not any(call.name == _TOOL for turn in session.turns for call in turn.tool_calls):
@@ -314,7 +314,7 @@ class _SubAgentTree(CopilotTree):
 
 
 class CopilotAncestry(Ancestry):
-    """The facet that finds the parents of Copilot CLI's sessions by the first messages that two logs share."""
+    """Finds the parents of Copilot CLI's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))

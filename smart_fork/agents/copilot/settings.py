@@ -31,7 +31,7 @@ class CopilotRegistration(JsonRegistration):
 
 
 class CopilotLogin(Login):
-    """The facet that knows how Copilot CLI logs in."""
+    """Knows how Copilot CLI logs in."""
 
     command = "copilot login"
     #: The last variable names the server of a person's own model.
@@ -43,7 +43,7 @@ class CopilotLogin(Login):
 
 
 class CopilotHooks(Hooks):
-    """The facet that knows Copilot CLI's hooks."""
+    """Knows the hooks of Copilot CLI: commands that it runs at events."""
 
     edits = "Edit|MultiEdit"
     recalls = False

@@ -142,7 +142,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """The facet that loads Cursor's conversations from ``state.vscdb`` or side-cars, so that turns can be removed."""
+    """Loads Cursor's conversations from ``state.vscdb`` or side-cars, so that turns can be removed."""
 
     suffixes = (*DATABASES, ".jsonl")
 

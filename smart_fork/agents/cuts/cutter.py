@@ -84,7 +84,7 @@ class Files:
 
 
 class Cutter(Files, AgentFacet, ABC):
-    """The facet that loads one agent's transcripts (logs), so that turns can be removed."""
+    """Loads one agent's transcripts (logs), so that turns can be removed."""
 
     #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)

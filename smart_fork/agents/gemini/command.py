@@ -39,7 +39,7 @@ _RULE = re.compile(r"^─{10,}$")
 
 
 class GeminiScreen(Screen):
-    """The facet that reads Gemini CLI's terminal screen."""
+    """Reads Gemini CLI's terminal screen."""
 
     typed = re.compile(r"^ ?[>*!](\s|$)")
     keys = re.compile(r"\(esc\)|" + Screen.keys.pattern, re.IGNORECASE)
@@ -59,7 +59,7 @@ class GeminiScreen(Screen):
 
 
 class GeminiStarter(OptionStarter):
-    """The facet that makes the commands to start Gemini CLI, whose own fork deletes the session it creates."""
+    """Makes the commands to start Gemini CLI, whose own fork deletes the session it creates."""
 
     resumed = "name"
 
@@ -70,7 +70,7 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCaller(CallerIdentity):
-    """The facet that finds the session of Gemini CLI that made a tool call, which Gemini CLI does not tell.
+    """Finds the session of Gemini CLI that made a tool call, which Gemini CLI does not tell.
 
     The process that started the server is looked at: the session is the one that its command line resumes, or one that
     began after it. Of several, it is the one written last, since a prompt was just added to it.
@@ -95,7 +95,7 @@ class GeminiCaller(CallerIdentity):
 
 
 class GeminiProcesses(AgentProcesses):
-    """The facet that finds Gemini CLI's processes, and infers their sessions from the times at which these began."""
+    """Finds Gemini CLI's processes, and infers their sessions from the times at which these began."""
 
     forks = ("--session-file",)
 

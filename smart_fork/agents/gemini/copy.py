@@ -146,7 +146,7 @@ _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
 class GeminiConverter(GeminiCodec, PartConverter):
-    """The conversion of Gemini CLI's records for sharing with teammates."""
+    """Converts Gemini CLI's records for sharing with teammates."""
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
     free = frozenset({"args", "result", "response", "resultDisplay"})

@@ -37,7 +37,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiCutter(TreeCutter):
-    """The facet that loads Gemini CLI's logs, ``session-….jsonl``, so that turns can be removed."""
+    """Loads Gemini CLI's logs, ``session-….jsonl``, so that turns can be removed."""
 
     codec = CODEC
     identity, links = "id", ()

@@ -317,7 +317,7 @@ _NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class GeminiSubAgents(SubAgents):
-    """The facet that reads Gemini CLI's sub-agents, each with a log file of its own."""
+    """Reads Gemini CLI's sub-agents, each with a log file of its own."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -349,7 +349,7 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class GeminiAncestry(Ancestry):
-    """The facet that finds the parents of Gemini CLI's sessions by the first messages that two logs share."""
+    """Finds the parents of Gemini CLI's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()

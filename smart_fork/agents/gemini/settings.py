@@ -29,7 +29,7 @@ class GeminiRegistration(JsonRegistration):
 
 
 class GeminiLogin(Login):
-    """The facet that knows how Gemini CLI logs in."""
+    """Knows how Gemini CLI logs in."""
 
     command = "gemini"
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -50,7 +50,7 @@ _RENAMED = {"BeforeAgent": "UserPromptSubmit", "AfterAgent": "Stop", "ToolPermis
 
 
 class GeminiHooks(Hooks):
-    """The facet that knows Gemini CLI's hooks, and the names of its events."""
+    """Knows the hooks of Gemini CLI: commands that it runs at events, which have names of their own."""
 
     recalls = False
     #: npm's script, and the process that it starts with more memory.

@@ -37,7 +37,7 @@ _LAST = 4
 
 
 class OpenCodeScreen(Screen):
-    """The facet that reads OpenCode's terminal screen."""
+    """Reads OpenCode's terminal screen."""
 
     def question(self, screen: Masked) -> Question | None:
         """Return the question on the screen, if any. Its options have no numbers: smart-fork cannot choose one."""
@@ -73,7 +73,7 @@ _ID_CHARACTERS = 26
 
 
 class OpenCodeStarter(Starter):
-    """The facet that makes the commands to start OpenCode."""
+    """Makes the commands to start OpenCode."""
 
     forks = ("opencode", "-s", "ID", "--fork")
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
@@ -99,7 +99,7 @@ class OpenCodeStarter(Starter):
 
 
 class OpenCodeProcesses(AgentProcesses):
-    """The facet that finds OpenCode's processes, and the session that each seems to have open."""
+    """Finds OpenCode's processes, and the session that each seems to have open."""
 
     forks = ("--fork",)
 
@@ -142,7 +142,7 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
 
 
 class OpenCodeWorkerSessions(WorkerSessions):
-    """The facet that recognizes which new session a started worker (an agent) has created.
+    """Recognizes which new session a started worker (an agent) has created.
 
     A fork's session needs no recognition, because smart-fork chooses its id.
     """

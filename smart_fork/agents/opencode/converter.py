@@ -58,7 +58,7 @@ _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent
 
 
 class OpenCodeConverter(OpenCodeCodec, Converter):
-    """The conversion of OpenCode's messages for sharing with teammates."""
+    """Converts OpenCode's messages for sharing with teammates."""
 
     taken = _OWN
     free = frozenset({"input", "output", "metadata"})

@@ -36,7 +36,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 class OpenCodeCutter(Cutter):
-    """The facet that loads OpenCode's sessions, in the database or in an exported file, to remove turns."""
+    """Loads OpenCode's sessions, in the database or in an exported file, to remove turns."""
 
     suffixes = ()
 

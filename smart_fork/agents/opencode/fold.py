@@ -378,7 +378,7 @@ _NAMES = b'"sessionId"'
 
 
 class OpenCodeSubAgents(SubAgents):
-    """The facet that reads OpenCode's sub-agents, each a session of its own in the database."""
+    """Reads OpenCode's sub-agents, each a session of its own in the database."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -410,7 +410,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 class OpenCodeAncestry(Ancestry):
-    """The facet that finds the parents of OpenCode's sessions by the first messages that two logs share."""
+    """Finds the parents of OpenCode's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)

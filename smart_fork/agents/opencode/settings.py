@@ -48,7 +48,7 @@ class OpenCodeRegistration(JsonRegistration):
 
 
 class OpenCodeLogin(Login):
-    """The facet that knows how OpenCode logs in."""
+    """Knows how OpenCode logs in."""
 
     command = "opencode auth login"
     stored = "auth.json"
@@ -62,7 +62,7 @@ class OpenCodeLogin(Login):
 
 
 class OpenCodeCaller(CallerIdentity):
-    """The facet that finds the session of OpenCode that made a tool call: smart-fork's plugin adds its id."""
+    """Finds the session of OpenCode that made a tool call: smart-fork's plugin adds its id."""
 
     #: The argument with the calling session's id. No tool of smart-fork has a parameter of this name.
     argument = "calling_session"
@@ -73,7 +73,7 @@ class OpenCodeCaller(CallerIdentity):
 
 
 class OpenCodeHooks(Hooks):
-    """The facet that knows smart-fork's plugin for OpenCode, which passes OpenCode's events to smart-fork."""
+    """Knows smart-fork's plugin for OpenCode, which passes OpenCode's events to smart-fork."""
 
     #: False, because OpenCode does not pass on to its model what a hook's command prints.
     recalls = False

@@ -22,7 +22,7 @@ from smart_fork.system.processes import Running
 
 
 class QwenProcesses(AgentProcesses):
-    """The facet that finds Qwen Code's processes, and the session that each has open."""
+    """Finds Qwen Code's processes, and the session that each has open."""
 
     forks = ("--fork-session",)
 
@@ -36,7 +36,7 @@ class QwenProcesses(AgentProcesses):
 
 
 class QwenScreen(Screen):
-    """The facet that reads Qwen Code's terminal screen."""
+    """Reads Qwen Code's terminal screen."""
 
     typed = re.compile(r"^[>*!](\s|$)")
     keys = re.compile(r"Waiting for user confirmation|" + Screen.keys.pattern, re.IGNORECASE)
@@ -46,7 +46,7 @@ class QwenScreen(Screen):
 
 
 class QwenStarter(OptionStarter):
-    """The facet that makes the commands to start Qwen Code."""
+    """Makes the commands to start Qwen Code."""
 
     forks = ("qwen", "--resume", "ID", "--fork-session")
     commands, always = ("/",), False

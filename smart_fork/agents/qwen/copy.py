@@ -97,7 +97,7 @@ _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
 class QwenConverter(QwenCodec, PartConverter):
-    """The conversion of Qwen Code's records for sharing with teammates, without the ids of parent records."""
+    """Converts Qwen Code's records for sharing with teammates, without the ids of parent records."""
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
     free = frozenset({"args", "response", "toolCallResult", "systemPayload"})

@@ -17,7 +17,7 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, Tr
 
 
 class QwenCutter(TreeCutter):
-    """The facet that loads Qwen Code's logs, ``<session-id>.jsonl``, so that turns can be removed."""
+    """Loads Qwen Code's logs, ``<session-id>.jsonl``, so that turns can be removed."""
 
     codec = CODEC
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}

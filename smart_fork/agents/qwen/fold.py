@@ -251,7 +251,7 @@ def loaded_after(record: Record) -> int:
 
 
 class QwenSubAgents(LoggedSubAgents):
-    """The facet that reads Qwen Code's sub-agents, each with a log file of its own."""
+    """Reads Qwen Code's sub-agents, each with a log file of its own."""
 
     tree = QwenTree
 
@@ -267,7 +267,7 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenAncestry(TreeAncestry):
-    """The facet that finds the parents of Qwen Code's sessions by the first messages that two logs share.
+    """Finds the parents of Qwen Code's sessions by the first messages that two logs share.
 
     Forks that Qwen Code makes have the same form as smart-fork's copies.
     """

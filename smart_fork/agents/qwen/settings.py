@@ -42,7 +42,7 @@ _WAYS = {
 
 
 class QwenLogin(Login):
-    """The facet that knows how Qwen Code logs in."""
+    """Knows how Qwen Code logs in."""
 
     command = "qwen"
 
@@ -68,7 +68,7 @@ class QwenLogin(Login):
 
 
 class QwenHooks(Hooks):
-    """The facet that knows Qwen Code's hooks."""
+    """Knows the hooks of Qwen Code: commands that it runs at events."""
 
     begun = ('"role":"model"', '"forkedFrom":')
     #: npm's script, the process that it starts with more memory, and the process that does the work.
