@@ -212,7 +212,7 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
         return False
     _write(folder / _FACTS, made)
     _sweep(folder, made)
-    _count(made.length - (before.length if before else 0))
+    _write(_root() / "written", _written() + max(0, made.length - (before.length if before else 0)))
     return True
 
 
@@ -386,10 +386,6 @@ def _written() -> int:
         return 0
     except (OSError, ValueError):
         return room()
-
-
-def _count(length: int) -> None:
-    _write(_root() / "written", _written() + max(0, length))
 
 
 # Keeping copies of indexed logs. One that cannot be made keeps no log out of the index.

@@ -350,7 +350,9 @@ def _pass_over(store: Store, reading: Reading, report: Report) -> None:
 
 def save_session(store: Store, agents: Agents, reading: Reading, session: Session, report: Report) -> bool:
     """Store a session and write its export. Return False if another log has a newer copy of the session."""
-    document, export = document_of(session, agents, _repo_root_of(store, session))
+    known = store.session(session.agent, session.session_id)
+    repo_root = known.repo_root if known and known.cwd == session.cwd else ""
+    document, export = document_of(session, agents, repo_root)
 
     def publish() -> None:
         report.exported += write_export(export_path(session.agent, session.session_id), export.text)
@@ -358,12 +360,6 @@ def save_session(store: Store, agents: Agents, reading: Reading, session: Sessio
     saved = store.save(reading, document, publish)
     report.sessions += saved
     return saved
-
-
-def _repo_root_of(store: Store, session: Session) -> str:
-    """Return the repository with which the index has stored this session, or ""."""
-    known = store.session(session.agent, session.session_id)
-    return known.repo_root if known and known.cwd == session.cwd else ""
 
 
 def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[Document, Export]:

@@ -175,7 +175,7 @@ def error_note(output: str) -> Masked:
     """Return the exit status and the first line of the error in the output of a failed call."""
     status, body = status_and_body(output)
     lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MAX_LINES))
-    said = next((line for line in lines if line and not _is_header(line)), "")
+    said = next((line for line in lines if line and not (len(line) < 60 and line.startswith(_HEADERS))), "")
     if status is None:
         return _line(said or "failed", NOTE_CHARACTERS)
     return _line(f"exit {status}: {said}" if said else f"exit {status}", NOTE_CHARACTERS)
@@ -189,10 +189,6 @@ def status_and_body(output: str) -> tuple[int | None, str]:
     if first := _STATUS.match(output):
         return int(first[1]), output[first.end() :]
     return None, output
-
-
-def _is_header(line: str) -> bool:
-    return len(line) < 60 and line.startswith(_HEADERS)
 
 
 def _shell(arguments: Mapping[str, Any]) -> Masked:
