@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
-BEFORE = "from tests.smart_fork import made_up\n"
+BEFORE = "from tests.smart_fork import invented_agent\n"
 #: What is offered, as JSON.
 OFFERED = """
 import json

@@ -16,7 +16,7 @@ from tests.support import forkserver
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
-HEAVY = {"apscheduler", "apsw", "filelock", "numpy", "sentence_transformers", "torch", "transformers"}
+HEAVY = {"apscheduler", "filelock", "numpy", "sentence_transformers", "torch", "transformers"}
 
 
 @pytest.fixture(autouse=True)
