@@ -47,7 +47,6 @@ def name(page: Path) -> str:
 
 
 @parametrize_subtests("page", PAGES)
-@pytest.mark.slow
 def test_every_row_of_a_table_is_in_a_table(page):
     lost = [token.content for token in tokens(page) if token.type == "inline" and re.match(r"\s*\|", token.content)]
 

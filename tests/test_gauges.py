@@ -15,8 +15,6 @@ from indexer.transcripts.lines import LineReader
 from tests import gauges
 from tests.call_counter import INDEX, NUMBERS, READER, WORK
 
-pytestmark = pytest.mark.slow
-
 COMMANDS = [name for name, one in gauges.kept().items() if "calls" in one]
 MAX_SHOWN = 15
 
@@ -49,6 +47,7 @@ class TestTheProduct:
 
         assert {} == gauges.grown({"modules": len(circles)}, gauges.kept()["circles"]), circles
 
+    @pytest.mark.slow
     @pytest.mark.skipif(sys.platform != "linux", reason="another system has other ways to start programs and to wait")
     @pytest.mark.parametrize("command", COMMANDS)
     def test_a_command_does_no_more_than_before(self, done, command):
@@ -59,6 +58,7 @@ class TestTheProduct:
 
         assert {} == over, json.dumps([largest, by], indent=1)
 
+    @pytest.mark.slow
     def test_each_command_that_is_counted_has_its_numbers(self, done):
         assert set(COMMANDS) == set(done)
         assert {*NUMBERS} == set.intersection(*(set(gauges.kept()[name]) for name in COMMANDS))
@@ -148,6 +148,7 @@ def test_a_log_is_read_whole_where_its_reader_comes_to_its_end(tmp_path):
     assert 2 == json.loads(ran.stdout)["read"]
 
 
+@pytest.mark.slow
 def test_calls_are_those_of_functions_in_all_threads_and_a_generator_that_goes_on_is_not_called_again(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours/work.py").write_text(

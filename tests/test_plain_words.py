@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
 
 from smart_fork.agents import AGENTS
@@ -84,7 +83,6 @@ def banned(found: list[str]) -> list[str]:
 
 
 @parametrize_subtests("page", PAGES)
-@pytest.mark.slow
 def test_few_sentences_of_a_page_are_long(page):
     found = sentences(page.read_text())
 

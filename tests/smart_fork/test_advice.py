@@ -68,7 +68,6 @@ def wrongly_told(names: re.Pattern[str], heard: tuple[str, ...], *other_rooms: s
     ]
 
 
-@pytest.mark.slow
 def test_no_command_is_named_to_whoever_has_tools():
     assert [] == wrongly_told(COMMAND, ("", "tool"))
 
