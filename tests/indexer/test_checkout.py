@@ -247,6 +247,15 @@ def test_a_repository_of_somebody_else_is_not_believed(secret, what, tmp_path, m
 
 
 @root_only
+def test_a_repository_of_which_all_is_somebody_else_s_is_not_believed(tmp_path):
+    top = repository(tmp_path / "theirs")
+    for path in (top, *top.rglob("*")):
+        os.lchown(path, SOMEBODY, -1)
+
+    assert not project_of(top).git
+
+
+@root_only
 @pytest.mark.parametrize("what", thorough_except_first([".", ".git"]))
 def test_a_worktree_of_somebody_else_is_not_believed(secret, tmp_path, what):
     os.lchown(tmp_path / "linked" / what, SOMEBODY, -1)

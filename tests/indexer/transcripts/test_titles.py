@@ -89,6 +89,12 @@ def test_a_huge_prompt_is_looked_at_in_a_bounded_way(piece):
     assert len(title_of("", [piece * 200_000] * 30)) <= 100
 
 
+def test_a_question_below_pasted_lines_that_are_alike_is_the_title():
+    pasted = "\n".join(f"the worker took {number} seconds for a page of the report" for number in range(200))
+
+    assert "Why is it so slow since Monday?" == title_of("", [f"{pasted}\nWhy is it so slow since Monday?"])
+
+
 def test_a_summary_of_an_earlier_leaf_is_stale(home):
     log = claude_log(
         home,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
 from smart_fork.system.processes import Running
 from smart_fork.workers import messages
@@ -76,6 +77,16 @@ def test_one_that_works_is_not_disturbed_unless_it_shall_take_it_up_later(stage)
     assert [] == stage.terminal.pasted
     assert "queued" == say(stage, "hello", queue=True)["how"]
     assert ([" hello"], ["Enter"]) == (stage.terminal.pasted, stage.terminal.keys)
+
+
+def test_an_agent_that_queues_messages_itself_is_asked_with_the_worker_s_session(stage, monkeypatch):
+    asked = []
+    queue = lambda _agent, session, text, _running: asked.append((session, text)) or ()  # noqa: E731
+    monkeypatch.setattr(type(AGENTS["claude"].processes), "queue", queue)
+
+    say(stage, "and the tests")
+
+    assert [(stage.session, "and the tests")] == asked
 
 
 def test_a_message_that_does_not_arrive_is_told(stage):
