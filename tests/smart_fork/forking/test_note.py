@@ -208,6 +208,16 @@ def test_one_worker_of_several_says_what_it_was_told(known, played, clock):
     assert worker.news == SpawnedWorker.numbered(0, worker, ()).as_json()["news"]
 
 
+@pytest.mark.parametrize("agent", ["claude"])
+def test_files_that_a_session_knew_in_a_linked_directory_are_those_of_the_directory_itself(known, repo, tmp_path):
+    (tmp_path / "link").symlink_to(repo)
+    session = replace(known, cwd=str(tmp_path / "link"))
+
+    then = WorkerSpec("fork", known.agent, session, Options(prompt="go on")).known_until(session)
+
+    assert {str(repo / name) for name in ("a.py", "b.py", "c.py")} == set(then.edits)
+
+
 @agents
 def test_a_note_that_is_not_wanted_or_has_no_prompt_to_precede_is_not_given(launch, known, played):
     assert launch(known, played, prompt="fix it", brief=False).news == ""
