@@ -25,7 +25,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.errors import IndexUnavailable, Usage, advice
-from smart_fork.finding import results
+from smart_fork.finding import results, session_hints
 from smart_fork.finding.answer import (
     Answer,
     AskedCode,
@@ -75,17 +75,7 @@ from smart_fork.finding.search import (
     search,
     search_documents,
 )
-from smart_fork.finding.session_hints import (
-    Hint,
-    HookEvent,
-    author_hint,
-    edited_lines,
-    fix_hint,
-    fixes,
-    place_of,
-    question_of,
-    recall_hint,
-)
+from smart_fork.finding.session_hints import Hint, HookEvent
 from smart_fork.finding.session_notes import tag as checked_tag
 from smart_fork.finding.session_place import permits
 from smart_fork.finding.session_view import Hit
@@ -185,7 +175,7 @@ class Library(ProjectIndex):
 
         The index is not updated, and only the prompt is embedded.
         """
-        if (asked := question_of(first)) is None:
+        if (asked := session_hints.question_of(first)) is None:
             return None
         _ = self.project  # a directory that is not there is an error
         with self.index() as store:
@@ -193,7 +183,7 @@ class Library(ProjectIndex):
                 return None
             hidden = frozenset({first.session_id})
             query = self.relevant(asked.query(self.scope(asked), hidden=hidden, **self.pointed_at(asked.intent)))
-            return recall_hint(search(store, query, partial(self.vectors, "")))
+            return session_hints.recall_hint(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
         """Find how sessions of the repository ended the error in the request, for instance by an edit or a command.
@@ -207,7 +197,7 @@ class Library(ProjectIndex):
         with self.index() as store:
             state = self.refreshed(asked, vectors=False)
             query = self.query(replace(asked, include_automated=True))
-            return fixes(error, store, query, state.new(store, query))
+            return session_hints.fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
         """Return a hint (line for a model) at another session that ended the error of a failed call; else `None`.
@@ -218,20 +208,22 @@ class Library(ProjectIndex):
         if not WorkCommands.of(command):  # it may show an error of another command
             return None
         with self.index() as store:
-            return fix_hint(output, store, self.query(_EVERYTHING))
+            return session_hints.fix_hint(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
         """Return a hint (line for a model) at the session that wrote most of the lines to be edited; else `None`.
 
         The index is not updated.
         """
-        if (where := place_of(edit)) is None:
+        if (where := session_hints.place_of(edit)) is None:
             return None
         project = current_project(str(where.file.parent))
-        there, lines = edited_lines(where, self.engine.processes)
+        there, lines = session_hints.edited_lines(where, self.engine.processes)
         with self.index() as store:
             scope = store.scope(project, _EVERYTHING.agents, automated=True)
-            return author_hint(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
+            return session_hints.author_hint(
+                there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id}))
+            )
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
         """Return the newest changes of ``PATH:FIRST-LAST``, or of a whole file, and the prompts that led to them."""
