@@ -25,7 +25,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.errors import IndexUnavailable, Usage, advice
-from smart_fork.finding import results, session_hints
+from smart_fork.finding import index_refresh, results, session_hints
 from smart_fork.finding.answer import (
     Answer,
     AskedCode,
@@ -40,17 +40,7 @@ from smart_fork.finding.answer import (
 )
 from smart_fork.finding.code_authors import by_code, causes_of, changed
 from smart_fork.finding.fork_worth import BETTER_FIRST, MAX_COMPARED, ForkWorth, better_first, close, worth_of
-from smart_fork.finding.index_refresh import (
-    Engine,
-    Refreshed,
-    continue_indexing,
-    covered,
-    doubt,
-    early_notice,
-    index_in_background,
-    makes_vectors,
-    unread_notice,
-)
+from smart_fork.finding.index_refresh import Engine, Refreshed
 from smart_fork.finding.project_index import ProjectIndex, with_files
 from smart_fork.finding.query import Candidates, Query
 from smart_fork.finding.quotations import nearness
@@ -128,7 +118,7 @@ class Library(ProjectIndex):
         except EngineUnavailable as error:
             return self._without_program(error, asked)
         except IndexUnavailable as error:
-            continue_indexing(self.engine, self.project)  # what was damaged is rebuilt
+            index_refresh.continue_indexing(self.engine, self.project)  # what was damaged is rebuilt
             return self._without_index(error.message, error.hint, asked, there)
 
     def _search(self, asked: FindRequest, state: Refreshed, there: RemoteSearch | None) -> Found:
@@ -136,10 +126,10 @@ class Library(ProjectIndex):
         withheld = there.withheld() if there is not None else frozenset[str]()
         query = self.query(asked, withheld)
         counts = self.store.counts(query.scope)
-        shares, new = covered(self.store, counts, query.scope), state.new(self.store, query)
-        early = bool(asked.intent) and self.search_program is None and makes_vectors(self.engine, state)
+        shares, new = index_refresh.covered(self.store, counts, query.scope), state.new(self.store, query)
+        early = bool(asked.intent) and self.search_program is None and index_refresh.makes_vectors(self.engine, state)
         read = counts.sessions / (counts.sessions + new) if new else 1.0
-        query = replace(query, doubt=doubt(shares) if early else 0.0, read=read)
+        query = replace(query, doubt=index_refresh.doubt(shares) if early else 0.0, read=read)
         if asked.intent and self.search_program is None and counts.sessions > 1:
             query = with_files(query, asked.code, self.engine.processes)
         vectors = partial(self.vectors, state.absent)
@@ -153,12 +143,13 @@ class Library(ProjectIndex):
         snippets = asked.include_snippets is not False
         shown = together(own, merged, query, query.limit, snippets=snippets) if merged else own[: query.limit]
         readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
+        scored = self.search_program is None and not asked.code
         index = results.index_state(counts, shares, state.left, state.problem, state.seconds_left)
         return self._answer(
             asked, found, shown, told, index,
             background_notice=state.background,
-            early_notice=early_notice(shares) if early else "",
-            unread_notice=unread_notice(new, counts.sessions) if self.search_program is None and not asked.code else "",
+            early_notice=index_refresh.early_notice(shares) if early else "",
+            unread_notice=index_refresh.unread_notice(new if scored else 0, counts.sessions),
             language_notice=results.language_notice(
                 self.store, query.phrasings, candidates, self.engine.embedder.model,
             ),
@@ -234,7 +225,8 @@ class Library(ProjectIndex):
             state = self.refreshed(asked, vectors=False)
             query = _EVERYTHING.query(self.scope(_EVERYTHING))  # whoever asks may have written it
             causes = causes_of(there, lines, store, query)
-            unread = unread_notice(state.new(store, query), store.counts(query.scope).sessions, scored=False)
+            known = store.counts(query.scope).sessions
+            unread = index_refresh.unread_notice(state.new(store, query), known, scored=False)
         shown, more = tuple(causes[:limit]), older + max(0, len(causes) - limit)
         return Causes(where, results.UNTRUSTED, len(shown), shown, more, unread)
 
@@ -450,6 +442,6 @@ def engine(progress: Progress | None = None) -> Engine:
     return Engine(
         configured_embedder(),
         progress=progress,
-        unfinished=None if Setting.BACKGROUND.is_off() else index_in_background,
+        unfinished=None if Setting.BACKGROUND.is_off() else index_refresh.index_in_background,
         rerank=configured_reranker(),
     )

@@ -35,18 +35,9 @@ from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import belongs, unplaced, where_now
 from smart_fork.finding.team_sessions import sessions_here
+from smart_fork.forking import copies
 from smart_fork.forking.budget_choice import Selected
-from smart_fork.forking.copies import (
-    ForkPoint,
-    SessionCopy,
-    branch_point,
-    forkable,
-    is_others,
-    last_branch_point,
-    message_at,
-    refuse_without_log,
-    write_copy,
-)
+from smart_fork.forking.copies import ForkPoint, SessionCopy
 from smart_fork.forking.fork_content import answering, chosen, gathered, hand_over_to
 from smart_fork.forking.handover import Handover, beyond, write_handover
 from smart_fork.forking.preconditions import Occupation, place_of_work
@@ -200,7 +191,7 @@ class PlannedBranch:
     def _written(self, becomes: NewSession) -> SessionCopy:
         if self.handover is None:
             excerpt = self.kept.excerpt if self.kept else None
-            return write_copy(self.session, self.end, becomes, excerpt=excerpt)
+            return copies.write_copy(self.session, self.end, becomes, excerpt=excerpt)
         written = write_handover(READERS[self.agent], self.handover, self.session, becomes, Machine())
         return replace(written, source_session_id=self.session.session_id)
 
@@ -254,8 +245,8 @@ def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: A
         try:
             located = sessions.locate(reference)
             AGENTS.check_id(located.agent, located.session_id)
-            refuse_without_log(located, as_agent)
-            return sessions.read(held.enter_context(forkable(located)))
+            copies.refuse_without_log(located, as_agent)
+            return sessions.read(held.enter_context(copies.forkable(located)))
         except NotFound:
             if not own.lower().startswith(reference.lower()):
                 raise
@@ -312,21 +303,21 @@ def _end(
     `at` is a message number, `through` a message id. Without either, it is the last finished turn.
     """
     if through is not None:
-        end = branch_point(session, through)
+        end = copies.branch_point(session, through)
         return end, [f"Branched after message {end}, where the exchange that answers best ends"]
     if at is not None:
-        end = branch_point(session, message_at(session, at))
+        end = copies.branch_point(session, copies.message_at(session, at))
         moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
         return end, [moved] if end != at else []
     refuse_while_working(session, now, earlier_message())
     refuse_while_tasks_run(session, earlier_message(), caller=caller)
     left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
-    return last_branch_point(session), left_out
+    return copies.last_branch_point(session), left_out
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
     """Return the shell command that resumes a session from any directory. Pass the `session` if it is read already."""
-    asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
+    asking = AGENTS.starter_of(agent).asking if copies.is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
     further = len(home.folders()) > 1 and home.is_further(*READERS[agent].locate(session_id)[:1])

@@ -31,20 +31,11 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.forking import preconditions
 from smart_fork.forking.copies import is_others, write_branch
 from smart_fork.forking.handover import write_handover
 from smart_fork.forking.handover_text import delete_leftover_logs
-from smart_fork.forking.preconditions import (
-    Provisions,
-    admission,
-    check_delivery,
-    check_handed_over,
-    check_permissions,
-    check_resumable,
-    directory,
-    place_of_work,
-    provisions,
-)
+from smart_fork.forking.preconditions import Provisions, directory, place_of_work, provisions
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.worker import (
     CONFIRM_SECONDS,
@@ -176,7 +167,7 @@ def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
 
 
 def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedWorker:
-    check_handed_over(spec)
+    preconditions.check_handed_over(spec)
     Usage.refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, machine.processes, machine.env)
     if place.agent not in (None, spec.agent):
@@ -197,14 +188,15 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedW
         has_tools=AGENTS.starter_of(spec.agent).waits and AGENTS.registration_of(spec.agent).starts(),
         options=spec.options,
     )  # fmt: skip
-    check_permissions(request)
+    preconditions.check_permissions(request)
     for one in () if dry_run else known:
         session_origins.refuse_pending_withdrawal(one.session_id)
     prepared = PreparedWorker(spec, machine, request, place, note=note)
-    check_delivery(prepared.plan(), place)
-    admission(request, machine, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
+    preconditions.check_delivery(prepared.plan(), place)
+    # Refuses a limit that is not a number; whether the limit is reached is checked when the worker starts.
+    preconditions.admission(request, machine, counts=not place.replaces)
     if spec.form == "resume":
-        check_resumable(spec, request)
+        preconditions.check_resumable(spec, request)
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
         options = spec.options
@@ -240,7 +232,7 @@ def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
         else "",
         maker=os.getpid(),
         now=machine.clock.now(),
-        admit=admission(request, machine, counts=not prepared.place.replaces),
+        admit=preconditions.admission(request, machine, counts=not prepared.place.replaces),
     )
     attempt.otherwise(lambda: attempt.registry.set_state(worker.id, "failed"))
     return worker

@@ -425,7 +425,7 @@ def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
 def test_what_a_call_has_no_time_for_goes_on_in_a_process_of_its_own(world, shop, monkeypatch):
     monkeypatch.delenv("SMART_FORK_BACKGROUND")
     started = []
-    monkeypatch.setattr("smart_fork.finding.session_library.index_in_background", started.append)
+    monkeypatch.setattr("smart_fork.finding.index_refresh.index_in_background", started.append)
     monkeypatch.setattr("smart_fork.finding.session_library.READ_SECONDS", 0.0)
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", DONE)
