@@ -74,7 +74,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenCopy:
+class CopiedFiles:
     """A written copy: its path, all files made for it (its log last), and warnings for people.
 
     `forget` removes parts of the copy that are not files.
@@ -279,7 +279,7 @@ class Copier(AgentFacet, ABC):
 
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
-    ) -> WrittenCopy:
+    ) -> CopiedFiles:
         """Write a copy to `target`. Call `last` just before the complete file appears there.
 
         After an error, all written files are deleted.
@@ -294,7 +294,7 @@ class Copier(AgentFacet, ABC):
             file.writelines(line + b"\n" for line in copy)
             warnings = copy.copy_beside(target, created)
             last()
-        return WrittenCopy(target, (*created, target), tuple(warnings))
+        return CopiedFiles(target, (*created, target), tuple(warnings))
 
 
 @contextlib.contextmanager

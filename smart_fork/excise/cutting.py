@@ -37,7 +37,7 @@ from smart_fork.excise.verification import cut_text_of, files_with_cut_text, has
 from smart_fork.excise.writing import CutChange, change_of, cut_copies, refresh, write, written_path
 from smart_fork.finding.index_access import kept_open
 from smart_fork.finding.results import title as shown_title
-from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
+from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_working
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.preconditions import Occupation
 from smart_fork.system import call_context
@@ -457,8 +457,9 @@ def _conversation(session: Transcript, now: datetime) -> Conversation:
     conversation = session.conversation
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "It has no prompt.")
-    refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")
-    refuse_while_tasks_run(conversation, "Try again when they have ended.")
+    refuse_while_working(
+        conversation, now.timestamp(), "Try again when the agent has answered.", "Try again when they have ended."
+    )
     return conversation
 
 

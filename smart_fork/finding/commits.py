@@ -34,7 +34,7 @@ from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartFo
 from smart_fork.finding.code_authors import SKEW, named_in, objects, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.git_blame import CodeLine, Range, blamed, committed
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import CommitsMade, MadeCommit
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import recognized, tops
@@ -241,7 +241,7 @@ def works_of(
 
     `directory` is in the repository to search.
     """
-    folder = Path(where_now(directory))
+    folder = Path(WorkDirectory(directory).now)
     there = Repository.open(folder, processes)
     with opened() as store:
         known = [(agent, id_) for agent, id_ in sessions if store.session(agent, id_)]

@@ -20,12 +20,12 @@ from indexer.outcome import Edits, Outcome
 from indexer.project import Project
 from indexer.repositories import recorded
 from indexer.store.base import SessionRow
-from indexer.transcripts.model import AgentName, Cache
+from indexer.transcripts.model import AgentName, Cache, Session
 from indexer.values import seconds_in
-from smart_fork.agents import repository_sessions
+from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
-from smart_fork.finding.session_place import is_there, unplaced, where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import SECONDS, Drift, drifts
 from smart_fork.snippets import shown
@@ -129,9 +129,9 @@ def obstacles(
     whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
     if origin == "subagent":
         whys.append("it is a sub-agent's log; fork the session that started it")
-    if works_in is None and not is_there(where_now(cwd)):
+    if works_in is None and not WorkDirectory(WorkDirectory(cwd).now).is_there:
         elsewhere = advice("give one: smart-fork fork ID --cwd DIR", tool="give one: project_path")
-        whys.append(f"{unplaced(cwd) or f'its directory no longer exists: {shown(cwd)}'}; {elsewhere}")
+        whys.append(f"{WorkDirectory(cwd).problem or f'its directory no longer exists: {shown(cwd)}'}; {elsewhere}")
     return [why for why in whys if why]
 
 
@@ -173,6 +173,18 @@ def cached_until(cache: Cache) -> str:
         return ""
     until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
     return until.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
+    """Return the time until which the model's cache holds the text of a fork up to turn `end`; empty if unknown.
+
+    It is also empty if the fork begins with other text than the session: for another user's session, after a gap in the
+    log, or `elsewhere` (in another directory, which most agents name before the conversation).
+    """
+    until = own_cached_until(str(session.source_path), session.cache(end))
+    if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
+        return ""
+    return until
 
 
 def is_cached(until: str) -> bool:

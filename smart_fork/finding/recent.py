@@ -31,7 +31,7 @@ from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import known_parents, parent_of, recent_ones, workers
 from smart_fork.finding.session_notes import ARCHIVED, PINNED, marked
 from smart_fork.finding.session_notes import tag as checked
-from smart_fork.finding.session_place import as_guest, belongs, in_project, placed, where_now
+from smart_fork.finding.session_place import WorkDirectory, as_guest, belongs, placed
 from smart_fork.snippets import printable, quoted
 from smart_fork.system import call_context
 
@@ -292,7 +292,9 @@ def gone_prompts(
     ]
     best = sorted((one for one in best if not asked or one[0] >= MIN_SHARE), key=lambda one: one[:2], reverse=True)
     return tuple(
-        GonePrompt(one.session_id, agent, where_now(one.directory), moment, quoted(one.text, GONE_CHARACTERS), prompts)
+        GonePrompt(
+            one.session_id, agent, WorkDirectory(one.directory).now, moment, quoted(one.text, GONE_CHARACTERS), prompts
+        )
         for _, moment, agent, one, prompts in best[:MAX_GONE]
     )
 
@@ -313,7 +315,7 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
 
     @cache
     def is_here(directory: str) -> bool:
-        return call_context.permits(directory) and (project is None or in_project(directory, project))
+        return call_context.permits(directory) and (project is None or WorkDirectory(directory).is_in(project))
 
     prompts = list(kept(known))
     there = {reader.id_of(file.path) for file in reader.discover()} if prompts else ()  # of very many logs

@@ -28,7 +28,7 @@ from smart_fork.finding.query import Candidate, Candidates, words_of
 from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotation, matched_words, quotations
 from smart_fork.finding.ranking import FIT_THRESHOLD, Parts, Score, lost
 from smart_fork.finding.session_notes import noted_if_known
-from smart_fork.finding.session_place import permits, unplaced, where_now
+from smart_fork.finding.session_place import WorkDirectory, permits
 from smart_fork.finding.session_view import (
     CacheUse,
     Explanation,
@@ -121,11 +121,11 @@ def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
 
 
 def _recent(session: Session, noted: SessionNotes | None, parents: Mapping[str, str]) -> RecentSession:
-    export = export_path(session.agent, session.session_id)
+    export, now = export_path(session.agent, session.session_id), WorkDirectory(session.cwd).now
     return RecentSession(
         session_id=session.session_id, agent_type=session.agent, title=title(session.title),
-        headline=title(session.headline), project_path=where_now(session.cwd), git_branch=printable(session.git_branch),
-        project_inferred_from=session.inferred_from, began_in=where_now(session.cwd) if session.guest else "",
+        headline=title(session.headline), project_path=now, git_branch=printable(session.git_branch),
+        project_inferred_from=session.inferred_from, began_in=now if session.guest else "",
         last_modified=session.last_activity, source_path=str(export) if export.is_file() else None,
         jsonl_path=str(session.source_path), noted=noted,
         author=repository_sessions.author_of(str(session.source_path)),
@@ -160,11 +160,11 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
     """
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
-    if where_now(cwd) != cwd:  # from there its agent does not find it
+    if WorkDirectory(cwd).now != cwd:  # from there its agent does not find it
         return shlex.join(("smart-fork", "fork", session_id))
     starter = AGENTS.starter_of(agent)
     words = shlex.join((*starter.fork_words(session_id), *(starter.asking if of_others else ())))
-    return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
+    return WorkDirectory(cwd).changed_to(words)
 
 
 def is_moved(hits: Sequence[Candidate]) -> bool:
@@ -181,8 +181,8 @@ def _hit(
     until = own_cached_until(row.path, Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank, score=round(one.score, 4), session_id=row.session_id, agent_type=row.agent, title=title(row.title),
-        working_directory=(directory := where_now(row.cwd)), project_inferred_from=row.inferred_from,
-        began_in=directory if row.home is not None else "", repo_root=where_now(row.repo_root) or None,
+        working_directory=(directory := WorkDirectory(row.cwd).now), project_inferred_from=row.inferred_from,
+        began_in=directory if row.home is not None else "", repo_root=WorkDirectory(row.repo_root).now or None,
         git_branch=printable(row.git_branch) or None, date=row.started, last_activity=row.last_activity,
         snippet=quotation.text if quotation else None, said_by=quotation.said_by if quotation else None,
         match=match_of(one.place, one.words, near, row.forgotten, row.gap), turns=row.turns,

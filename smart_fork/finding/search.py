@@ -49,7 +49,7 @@ from smart_fork.finding.ranking import (
 )
 from smart_fork.finding.request import DEFAULT_LIMIT, EngineQuestion, FindRequest, RankedDocument, SearchEngine
 from smart_fork.finding.results import UNTRUSTED, title
-from smart_fork.finding.session_place import is_there
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.snippets import shown
 
 log = logging.getLogger(__name__)
@@ -285,7 +285,7 @@ def _log_odds(chance: float, surest: float) -> float:
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
     """Return the query for a search inside one session, without facts about the caller; empty scope if not indexed."""
-    there = is_there(session.cwd)
+    there = WorkDirectory(session.cwd).is_there
     row = store.session(session.agent, session.session_id)
     project = project_of(session.cwd) if there else None
     scope = Scope((row.part,), session=row.row, project=project) if row else Scope()

@@ -38,7 +38,7 @@ from smart_fork.finding.ranking import HINT_CHANCE, lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import UNTRUSTED, headline, title
 from smart_fork.finding.session_notes import noted_if_known, noted_of
-from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import SessionNotes
 from smart_fork.repository.git import Repository
 from smart_fork.snippets import minute, quotation
@@ -121,7 +121,7 @@ def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
     title = quotation(headline(row), TITLE_CHARACTERS)
     loads = row.tokens if at is None else some
     upto = f" ({some:,} up to the answer)" if 0 < some < loads else ""
-    began = quotation(where_now(row.cwd), TITLE_CHARACTERS)
+    began = quotation(WorkDirectory(row.cwd).now, TITLE_CHARACTERS)
     whose = "of this repository" if row.home is None else f'that worked in this repository, and began in "{began}",'
     return (
         f"<{RECALL_TAG}>A past {agent} session {whose} probably knows this (score {hit.score:.2f}): "

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.outcome import worked_in
 from indexer.project import Project, is_within, project_of, resolve
@@ -30,11 +32,64 @@ _STATED = ("", "environment_context")
 _MAX_CHARACTERS = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class WorkDirectory:
+    """A directory as a log states it: `cwd`, which may be relative, of another machine, moved or gone."""
+
+    cwd: str
+
+    @property
+    def now(self) -> str:
+        """Return where work done in the directory is now: its repository may have moved, or lost the directory."""
+        there = recorded(self.cwd) if self.cwd else None
+        if there is not None and not os.path.lexists(there):
+            there = successor(there) or there
+        return self.cwd if there is None or there == resolve(self.cwd) else str(there)
+
+    @property
+    def is_there(self) -> bool:
+        """Return True if the directory exists on this machine."""
+        directory = recorded(self.cwd)
+        try:
+            return directory is not None and directory.is_dir()
+        except OSError:  # too long
+            return False
+
+    @property
+    def problem(self) -> str:
+        """Return why an agent cannot work in the directory; empty for an absolute path."""
+        if recorded(self.cwd) is not None:
+            return ""
+        return (
+            f"it worked in {self.shown}, which is not an absolute path here" if self.cwd else "its directory is unknown"
+        )
+
+    @property
+    def shown(self) -> Masked:
+        """Return the directory, masked and shortened for an error message."""
+        return quoted(self.cwd, _MAX_CHARACTERS)
+
+    def changed_to(self, words: str) -> str:
+        """Return a shell command that runs the shell command `words` in the directory."""
+        return words if self.problem else f"cd {shlex.quote(self.cwd)} && {words}"
+
+    def is_in(self, project: Project) -> bool:
+        """Return True if the directory is in `project`, its worktrees or its former places, even if deleted."""
+        directory = recorded(self.cwd)
+        if directory is None:
+            return False
+        if any(is_within(directory, one) for one in (project.root, *project.places)):
+            return True
+        if not project.git:
+            return False
+        return project_of(directory).key == project.key or project.had_worktree(directory)
+
+
 def belongs(one: Session | SessionRow, project: Project) -> bool:
     """Return True if a session worked in `project`, by its directory (stated, or inferred and existing) or commit."""
     if not isinstance(one, Session) and one.home is not None:
-        return in_project(one.repo_root, project)
-    if _counts(one) and in_project(one.cwd, project):
+        return WorkDirectory(one.repo_root).is_in(project)
+    if _counts(one) and WorkDirectory(one.cwd).is_in(project):
         return True
     return _has_head(one, project)
 
@@ -43,53 +98,10 @@ def as_guest(session: Session, project: Project) -> Session | None:
     """Return the part of a session that worked in the repository of `project`, if it began elsewhere; else `None`."""
     if not (session.turns and project.git) or session.received:
         return None
-    there = {number for place, of in worked_in(session).items() if in_project(place, project) for number in of}
+    there = {number for place, of in worked_in(session).items() if WorkDirectory(place).is_in(project) for number in of}
     turns = session.turns_in(there)
     title = title_of("", (turn.text for turn in turns if turn.prompt))
     return dataclasses.replace(session, title=title, headline=headline_of(title, turns), guest=True) if there else None
-
-
-def in_project(cwd: str, project: Project) -> bool:
-    """Return True if directory `cwd` is in `project`, its worktrees or its former places, even if deleted."""
-    directory = recorded(cwd)
-    if directory is None:
-        return False
-    if any(is_within(directory, one) for one in (project.root, *project.places)):
-        return True
-    if not project.git:
-        return False
-    return project_of(directory).key == project.key or project.had_worktree(directory)
-
-
-def is_there(cwd: str) -> bool:
-    """Return True if the directory in a log exists on this machine."""
-    directory = recorded(cwd)
-    try:
-        return directory is not None and directory.is_dir()
-    except OSError:  # too long
-        return False
-
-
-def unplaced(cwd: str) -> str:
-    """Return why the directory `cwd` of a log cannot be worked in; empty for an absolute path."""
-    if recorded(cwd) is not None:
-        return ""
-    return (
-        f"it worked in {directory_of(cwd)}, which is not an absolute path here" if cwd else "its directory is unknown"
-    )
-
-
-def where_now(cwd: str) -> str:
-    """Return where work done in directory `cwd` is now: its repository may have moved, or lost the directory."""
-    there = recorded(cwd) if cwd else None
-    if there is not None and not os.path.lexists(there):
-        there = successor(there) or there
-    return cwd if there is None or there == resolve(cwd) else str(there)
-
-
-def directory_of(cwd: str) -> Masked:
-    """Return the directory `cwd` of a log, masked and shortened for an error message."""
-    return quoted(cwd, _MAX_CHARACTERS)
 
 
 def permits(one: Session | SessionRow) -> bool:
@@ -139,7 +151,7 @@ def _asking() -> tuple[Project, ...]:
 def _counts(one: Session | SessionRow) -> bool:
     if not is_in_doubt(one):
         return True
-    return is_there(one.cwd)
+    return WorkDirectory(one.cwd).is_there
 
 
 def _has_head(one: Session | SessionRow, project: Project) -> bool:

@@ -33,7 +33,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
-from smart_fork.finding.session_place import belongs, unplaced, where_now
+from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking import copies
 from smart_fork.forking.budget_choice import Selected
@@ -78,17 +78,23 @@ def earlier_message() -> str:
     )
 
 
-def refuse_while_working(session: Session, now: float, hint: str) -> None:
-    """Refuse (`ForkRefused`) to copy a session while its agent is answering. `hint` becomes a part of the error."""
+def refuse_while_working(
+    session: Session, now: float, hint: str, tasks_hint: str, *, caller: str | None = None
+) -> None:
+    """Refuse (`ForkRefused`) to copy a session while its agent is answering, or runs tasks in the background.
+
+    One of the hints becomes a part of the error. `caller` is the id of the session that makes the request.
+    """
     file = READERS[session.agent].log_at(str(session.source_path))
     changed_at = file.mtime_ns / 1e9 if file else session.source_path.stat().st_mtime
     quiet = now - changed_at >= QUIET_SECONDS
     worker = Occupation(session.agent, session.session_id, session.source_path).worker
     if (is_unfinished(session) and not quiet) or (worker and worker.status == "working"):
         raise ForkRefused(IN_PROGRESS, hint)
+    _refuse_while_tasks_run(session, tasks_hint, caller=caller)
 
 
-def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
+def _refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
     """Refuse (`ForkRefused`) to copy a session with running background tasks, which would only report to the original.
 
     `hint` becomes a part of the error. `caller` is the id of the session that makes the request. Tasks of an agent that
@@ -309,8 +315,7 @@ def _end(
         end = copies.branch_point(session, copies.message_at(session, at))
         moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
         return end, [moved] if end != at else []
-    refuse_while_working(session, now, earlier_message())
-    refuse_while_tasks_run(session, earlier_message(), caller=caller)
+    refuse_while_working(session, now, earlier_message(), earlier_message(), caller=caller)
     left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
     return copies.last_branch_point(session), left_out
 
@@ -321,9 +326,9 @@ def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: S
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
     further = len(home.folders()) > 1 and home.is_further(*READERS[agent].locate(session_id)[:1])
-    if further or where_now(cwd) != cwd:  # from there its agent does not find it
+    if further or WorkDirectory(cwd).now != cwd:  # from there its agent does not find it
         return shlex.join(("smart-fork", "resume", session_id))
-    return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
+    return WorkDirectory(cwd).changed_to(words)
 
 
 # What a branch is called: its base's name with ``(Branch)``, unlike any other in the project.

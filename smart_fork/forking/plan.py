@@ -15,13 +15,13 @@ from indexer.lazy import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import session_origins
-from smart_fork.agents import AGENTS, repository_sessions
+from smart_fork.agents import repository_sessions
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
-from smart_fork.finding.fork_worth import is_cached, obstacles, own_cached_until
+from smart_fork.finding.fork_worth import is_cached, obstacles, shared_until
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import BUDGET_TOKENS
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_sessions import sessions_here
@@ -199,7 +199,7 @@ def _compared(
     if request.merge:
         return None, ()
     loads, handover = loads_of(session), content.handover
-    elsewhere = str(prepared.cwd) != where_now(session.cwd)
+    elsewhere = str(prepared.cwd) != WorkDirectory(session.cwd).now
     kept = content.selected[0] if content.selected else None
     within, new_from = None, None
     if handover is not None:
@@ -339,18 +339,6 @@ def price_of(
     if not new_from or not is_cached(until):
         return ForkPrice(within, whole)
     return ForkPrice(within, whole, cached_until=until, cached_tokens=min(within, loads[new_from - 1]))
-
-
-def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
-    """Return the time until which the model's cache holds the text of a fork up to turn `end`; empty if unknown.
-
-    It is also empty if the fork begins with other text than the session: for another user's session, after a gap in the
-    log, or `elsewhere` (in another directory, which most agents name before the conversation).
-    """
-    until = own_cached_until(str(session.source_path), session.cache(end))
-    if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
-        return ""
-    return until
 
 
 def loads_of(session: Session) -> Sequence[int]:

@@ -34,7 +34,7 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.settings import Login
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
-from smart_fork.finding.session_place import unplaced, where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.results import StartedWorker
 from smart_fork.forking.worker import WorkerSpec, describe
 from smart_fork.snippets import plain_name, quoted
@@ -410,9 +410,9 @@ def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
     hint = advice("Give a directory: --cwd DIR.", tool="Give a directory: project_path, or cwd of a branch.")
     if cwd is not None:
         return directory(cwd)
-    if why := unplaced(worked_in):
+    if why := WorkDirectory(worked_in).problem:
         raise ForkRefused(f"No directory to work in: {why}", hint)
-    return directory(where_now(worked_in), hint)
+    return directory(WorkDirectory(worked_in).now, hint)
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:

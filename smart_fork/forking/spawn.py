@@ -27,7 +27,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.finding.session_place import directory_of, is_there, where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.copies import refuse_borrowed
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.preconditions import AlreadyRuns, Occupation, directory
@@ -170,7 +170,7 @@ class WorkerRequest:
             return self._fork(self._session(agent), options, library)
         source = self._source(kind, agent)
         agent = self.named or (source.agent if source else agent)
-        cwd = None if source and is_there(source.cwd) else target
+        cwd = None if source and WorkDirectory(source.cwd).is_there else target
         spec = WorkerSpec(kind, agent, source, options, cwd=cwd, or_without=unsaid, caller_session_id=self.caller)
         return ReadyWorker(prepare(spec, self.machine), notes)
 
@@ -239,11 +239,11 @@ class WorkerRequest:
             )
         if source.session_id == self.caller:
             raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
-        worked_in = recorded(where_now(source.cwd))
+        worked_in = recorded(WorkDirectory(source.cwd).now)
         if source.cwd and (worked_in is None or project_of(worked_in).key != project_of(self.target).key):
             whose = "no" if worked_in is None else "another"
             raise ForkRefused(
-                f"{source.session_id} worked in {directory_of(source.cwd)}, which is of {whose} project",
+                f"{source.session_id} worked in {WorkDirectory(source.cwd).shown}, which is of {whose} project",
                 "A session resumes in its own directory. To run it here, fork it: fork_from.",
             )
         check_free(source, machine=self.machine)

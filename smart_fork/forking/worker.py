@@ -30,7 +30,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import LaunchKind
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
-from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
+from smart_fork.finding.session_place import WorkDirectory, as_guest
 from smart_fork.finding.session_view import resumed_part
 from smart_fork.forking.budget_choice import Selected
 from smart_fork.forking.copies import ForkPoint, MergedPart, SessionCopy
@@ -44,7 +44,6 @@ from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers.registry import WorkerKind, WorkerRecord
-from smart_fork.workers.worker_terminal import SCREEN_SECONDS as TYPING_SECONDS
 from smart_fork.workers.worker_terminal import Typist, WorkerLocation, WorkerPlace
 
 #: Words and characters of a name made from a prompt, with room for a number after it.
@@ -255,9 +254,9 @@ def _moved(spec: WorkerSpec, target: Path) -> list[str]:
     """Return a warning if a session continues in another directory than its own without a request of the user."""
     if spec.source is None or spec.cwd is not None:
         return []
-    if where_now(spec.source.cwd) == spec.source.cwd:
+    if WorkDirectory(spec.source.cwd).now == spec.source.cwd:
         return _as_guest(spec.source, target)
-    return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
+    return [f"Its directory is gone: {WorkDirectory(spec.source.cwd).shown}. It continues in {target}"]
 
 
 def _as_guest(session: Session, target: Path) -> list[str]:
@@ -266,7 +265,7 @@ def _as_guest(session: Session, target: Path) -> list[str]:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone
         return []
-    if not session.turns or in_project(str(target), here) or not as_guest(session, here):
+    if not session.turns or WorkDirectory(str(target)).is_in(here) or not as_guest(session, here):
         return []
     other = advice("--cwd DIR has it work elsewhere.", tool="project_path has it work elsewhere.")
     return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
@@ -438,7 +437,7 @@ def _typed(text: str, place: WorkerPlace, started: WorkerLocation, machine: Mach
     types = Typist(place, started, screens, machine)
     try:
         types.type(text)
-        return types.send(text, lambda: not types.holds(text), TYPING_SECONDS)
+        return types.send(text, lambda: not types.holds(text))
     except SmartForkError:
         return False
 

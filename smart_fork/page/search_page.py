@@ -30,7 +30,7 @@ from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest
 from smart_fork.finding.results import headline
 from smart_fork.finding.session_library import Opening
-from smart_fork.finding.session_place import permits, where_now
+from smart_fork.finding.session_place import WorkDirectory, permits
 from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
 from smart_fork.finding.team_sessions import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
@@ -413,7 +413,7 @@ def _family_line(rows: list[SessionRow]) -> Shown | None:
 
 
 def _of(row: SessionRow) -> SessionLine:
-    known = (row.agent, row.session_id, headline(row), where_now(row.cwd), row.git_branch, row.last_activity)
+    known = (row.agent, row.session_id, headline(row), WorkDirectory(row.cwd).now, row.git_branch, row.last_activity)
     return SessionLine(*known, row.tokens, row.outcome.value)
 
 

@@ -27,15 +27,14 @@ from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
 from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.commits import commits_made
-from smart_fork.finding.fork_worth import cache_in_words
+from smart_fork.finding.fork_worth import cache_in_words, shared_until
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
-from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import ResumedPart, SessionNotes, resumed_part
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_sessions import team_room
 from smart_fork.forking.copies import is_others
-from smart_fork.forking.plan import shared_until
 from smart_fork.page.agent_steps import Steps
 from smart_fork.page.conversation_page import (
     ChangeSinceShown,
@@ -304,7 +303,7 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
     made = commits_made([(there.agent, there.session_id)], session.cwd).get(there.session_id)
     one = AddressedSession(there.agent, there.session_id)
     head = title(session.title) or there.session_id
-    return {"one": one, "title": head, "project": where_now(session.cwd), "made": made}
+    return {"one": one, "title": head, "project": WorkDirectory(session.cwd).now, "made": made}
 
 
 @bounded()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
 
 
-class ProcessPlace(NamedTuple):
+class CallerProcess(NamedTuple):
     """The environment variables and the working directory of a server process that the calling agent has started."""
 
     environment: Mapping[str, str]
@@ -135,7 +135,7 @@ def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
     """Return the agent, session and project from which a tool call comes."""
-    where = process_place(ctx) or ProcessPlace({}, Path("/"))
+    where = process_place(ctx) or CallerProcess({}, Path("/"))
     roots = await _roots(ctx)
     caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent_arguments(ctx)))
     calling.set(caller.agent)
@@ -155,14 +155,14 @@ def _client(ctx: Context[Any, Any]) -> str | None:
     return params.client_info.name if params is not None else None
 
 
-def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
+def process_place(ctx: Context[Any, Any]) -> CallerProcess | None:
     """Return this process's environment and directory if the calling agent started it; `None` over HTTP."""
     if ctx.request_context.request is not None:
         return None
     try:
-        return ProcessPlace(os.environ, Path.cwd())
+        return CallerProcess(os.environ, Path.cwd())
     except FileNotFoundError:  # a worktree that was removed; the client may name another directory
-        return ProcessPlace(os.environ, Path(os.sep))
+        return CallerProcess(os.environ, Path(os.sep))
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:

@@ -27,7 +27,7 @@ from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.finding.session_place import belongs, directory_of, unplaced
+from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.forking import handover_text
 from smart_fork.forking.copies import SessionCopy, branch_point, refuse_borrowed, write_copy
 from smart_fork.sharing import received_logs
@@ -126,13 +126,13 @@ def newest(agent: AgentName, root: Path) -> Session:
 def _check_within(session: Session, root: Path) -> None:
     if belongs(session, project_of(root)):
         return
-    if why := unplaced(session.cwd):
+    if why := WorkDirectory(session.cwd).problem:
         raise ForkRefused(
             f"That session belongs to no project: {why}",
             f"Push a copy that works here: smart-fork branch {session.session_id} --cwd {shlex.quote(str(root))}",
         )
     raise ForkRefused(
-        f"That session belongs to another project. It worked in {directory_of(session.cwd)}",
+        f"That session belongs to another project. It worked in {WorkDirectory(session.cwd).shown}",
         "Push it from there, or name --project.",
     )
 

@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Line(Protocol):
+    class UnixSocket(Protocol):
         """A connected Unix socket."""
 
         def getsockopt(self, level: int, name: int, size: int, /) -> bytes: ...
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SERVICE = "smart-fork"
 
 
-def credentials(line: Line) -> tuple[int, int]:
+def credentials(line: UnixSocket) -> tuple[int, int]:
     """Return the process id and the user id of the process at the other end of a Unix socket.
 
     Raises:
@@ -36,7 +36,7 @@ def credentials(line: Line) -> tuple[int, int]:
     return int.from_bytes(process, sys.byteorder), int.from_bytes(user, sys.byteorder)
 
 
-def is_ours(line: Line) -> bool:
+def is_ours(line: UnixSocket) -> bool:
     """Return True if the process at the other end of a Unix socket belongs to this process's user."""
     try:
         return credentials(line)[1] == os.geteuid()

@@ -17,7 +17,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
-from smart_fork.finding.session_place import belongs, in_project
+from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
@@ -39,7 +39,7 @@ OTHER_AGENT_WARNING = "It belongs to another agent now. A push shares it as a se
 
 def for_project(options: PullOptions, root: Path) -> PullOptions:
     """Return the options for a copy in the project at `root`. A copy in another project is not tracked."""
-    there = options.into is None or in_project(str(resolve(options.into)), project_of(root))
+    there = options.into is None or WorkDirectory(str(resolve(options.into))).is_in(project_of(root))
     return replace(options, track=options.track and there)
 
 

@@ -180,7 +180,7 @@ class _Talk:
             typist.type(said)
         if seen.status == "working":
             if not queued:
-                typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
+                typist.send(said, lambda: not typist.holds(said))
             return "queued"
         alive = partial(is_running, self.started, self.around.processes)
 

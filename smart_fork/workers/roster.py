@@ -24,7 +24,7 @@ from smart_fork.agents.screen import Question
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
-from smart_fork.finding.session_place import in_project
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import Message
 from smart_fork.snippets import printable
 from smart_fork.system import call_context
@@ -310,7 +310,7 @@ def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
 
 
 def _within(cwd: str, project: Project | None) -> bool:
-    return call_context.permits(cwd) if project is None else in_project(cwd, project)
+    return call_context.permits(cwd) if project is None else WorkDirectory(cwd).is_in(project)
 
 
 def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:

@@ -21,7 +21,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import is_part_of, remove_copy
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
-from smart_fork.finding.session_place import in_project
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import refuse_cancelled
@@ -212,7 +212,7 @@ def _tree(tree: Worktree, workers: Sequence[WorkerRecord], processes: Processes)
 
 
 def _is_within(folder: str, project: Project | None) -> bool:
-    return project is None or in_project(folder, project)
+    return project is None or WorkDirectory(folder).is_in(project)
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:

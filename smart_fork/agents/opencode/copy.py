@@ -18,7 +18,7 @@ import orjson
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record, aside
-from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, MergedCopy, NewSession, WrittenCopy, read_again
+from smart_fork.agents.copier import CopiedFiles, Copier, Copy, Entry, LiveRecord, MergedCopy, NewSession, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened
@@ -169,7 +169,7 @@ class OpenCodeCopier(Copier):
 
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
-    ) -> WrittenCopy:
+    ) -> CopiedFiles:
         """Run ``opencode import`` to write the copy into OpenCode's database. Call `last` just before.
 
         Raises:
@@ -192,7 +192,7 @@ class OpenCodeCopier(Copier):
             )
         if not done.ok or not reader.locate(new.id):
             raise ProgramFailed(f"OpenCode refused the copy of the session ({done.ending})", done.complaint)
-        return WrittenCopy(target, (), forget=lambda: _forget(new.id, machine))
+        return CopiedFiles(target, (), forget=lambda: _forget(new.id, machine))
 
 
 class _NewIds:

@@ -14,7 +14,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding.results import fork_command
-from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.preconditions import place_of_work
@@ -196,10 +196,10 @@ def outside(shop: Path) -> Path:
 def test_a_worktree_beside_the_repository_that_was_deleted_by_hand_is_still_listed(shop, monkeypatch):
     tree = outside(shop)
     shutil.rmtree(tree)
-    assert str(tree) == where_now(str(tree))
+    assert str(tree) == WorkDirectory(str(tree)).now
 
     monkeypatch.chdir(shop)
-    assert str(shop) == where_now(str(tree / "src"))
+    assert str(shop) == WorkDirectory(str(tree / "src")).now
 
 
 def test_a_worktree_that_git_removed_is_known_by_what_was_noted(shop, home, monkeypatch):
@@ -210,8 +210,8 @@ def test_a_worktree_that_git_removed_is_known_by_what_was_noted(shop, home, monk
     (shop / "src").mkdir()
     monkeypatch.chdir(home)
 
-    assert str(shop) == where_now(str(tree))
-    assert str(shop / "src") == where_now(str(tree / "src"))
+    assert str(shop) == WorkDirectory(str(tree)).now
+    assert str(shop / "src") == WorkDirectory(str(tree / "src")).now
 
 
 @pytest.mark.parametrize("how", ["git", "by hand"])
@@ -224,7 +224,7 @@ def test_a_worktree_that_was_moved_is_where_it_is_now(shop, how):
         tree.rename(moved)
         git(moved, "worktree", "repair")
 
-    assert str(moved / "src") == where_now(str(tree / "src"))
+    assert str(moved / "src") == WorkDirectory(str(tree / "src")).now
 
 
 def test_in_a_bare_layout_it_goes_on_in_a_worktree_that_is_there(shop, home):
@@ -236,10 +236,10 @@ def test_in_a_bare_layout_it_goes_on_in_a_worktree_that_is_there(shop, home):
     git(project, "worktree", "add", "-q", "-b", "feature", str(project / "feature"))
     git(project, "worktree", "remove", str(project / "feature"))
 
-    assert str(project / "main") == where_now(str(project / "feature"))
+    assert str(project / "main") == WorkDirectory(str(project / "feature")).now
 
 
 def test_a_removed_folder_of_a_repository_is_its_top_and_a_directory_that_is_there_is_itself(shop, home):
-    assert str(shop) == where_now(str(shop / "src/old"))
-    assert (str(shop), str(home)) == (where_now(str(shop)), where_now(str(home)))
-    assert ["", "C:\\x", "src"] == [where_now(one) for one in ("", "C:\\x", "src")]
+    assert str(shop) == WorkDirectory(str(shop / "src/old")).now
+    assert (str(shop), str(home)) == (WorkDirectory(str(shop)).now, WorkDirectory(str(home)).now)
+    assert ["", "C:\\x", "src"] == [WorkDirectory(one).now for one in ("", "C:\\x", "src")]
