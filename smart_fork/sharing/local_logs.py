@@ -56,85 +56,86 @@ class LocalRecords:
         return bool(digest) and self.digest(count) == digest
 
 
-def local(session: Session, root: Path) -> LocalRecords:
-    """Convert a session's log to the records to share, up to the last complete pair. `root` is its project's folder."""
-    converter, place = AGENTS.converter_of(session.agent), HomePlace.of(root)
-    records = converter.records_of(session, last_pair(session))
-    return LocalRecords(session, tuple(encode(converter.outgoing(record, place)) for record in records))
+@dataclass(frozen=True, slots=True)
+class ProjectLogs:
+    """The logs of the sessions that worked in the project at `root`, to be shared."""
 
+    root: Path
 
-def ahead(one: Alias, root: Path) -> int | None:
-    """Count the records of a shared session's local log that are not pushed to the server yet.
+    def records(self, session: Session) -> LocalRecords:
+        """Convert a session's log to the records to share, up to the last complete pair."""
+        converter, place = AGENTS.converter_of(session.agent), HomePlace.of(self.root)
+        records = converter.records_of(session, last_pair(session))
+        return LocalRecords(session, tuple(encode(converter.outgoing(record, place)) for record in records))
 
-    Return -1 if pushed records have changed in the log, and `None` if the log cannot be read.
-    """
-    here = tracked_records(one.file, one.platform, root)
-    if here is None:
+    def ahead(self, one: Alias) -> int | None:
+        """Count the records of a shared session's local log that are not pushed to the server yet.
+
+        Return -1 if pushed records have changed in the log, and `None` if the log cannot be read.
+        """
+        here = self.tracked(one.file, one.platform)
+        if here is None:
+            return None
+        return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
+
+    def tracked(self, path: Path | None, agent: AgentName) -> LocalRecords | None:
+        """Return the log at `path`, of the project at `root`, as records to share; `None` if it cannot be read."""
+        with suppress(SmartForkError):
+            return self.records(self.read(path, agent)) if path is not None else None
         return None
-    return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
 
+    def read(self, path: Path, agent: AgentName) -> Session:
+        """Read the session in the log at `path`, which a tracking file (a project's list of shared sessions) names.
 
-def tracked_records(path: Path | None, agent: AgentName, root: Path) -> LocalRecords | None:
-    """Return the log at `path`, of the project at `root`, as records to share; `None` if it cannot be read."""
-    with suppress(SmartForkError):
-        return local(read_log(path, agent, root), root) if path is not None else None
-    return None
+        Tracking files may be forged. So the log must be this agent's, and its session must belong to the project.
 
+        Raises:
+            NotFound: the log is gone, or it is no log of this agent.
+            ForkRefused: the session belongs to another project.
+        """
+        reader = READERS[agent]
+        if reader.log_at(str(path)) is None:
+            raise NotFound(f"No session of {AGENTS.title_of(agent)} there: {path}")
+        try:
+            session = reader.read(path).session
+        except OSError as error:
+            raise NotFound(f"The log cannot be read: {what_failed(error)}") from error
+        if session is None:
+            raise NotFound(f"No conversation in {path}")
+        self._check_within(session)
+        return session
 
-def read_log(path: Path, agent: AgentName, root: Path) -> Session:
-    """Read the session in the log at `path`, which a tracking file (a project's list of shared sessions) names.
+    def found(self, reference: str) -> Session:
+        """Read the session of the project at `root` that `reference`, such as an id, names."""
+        located = sessions.locate(reference)
+        refuse_borrowed(located)
+        session = sessions.read(located)
+        self._check_within(session)
+        return session
 
-    Tracking files may be forged. So the log must be this agent's, and its session must belong to the project at `root`.
-
-    Raises:
-        NotFound: the log is gone, or it is no log of this agent.
-        ForkRefused: the session belongs to another project.
-    """
-    reader = READERS[agent]
-    if reader.log_at(str(path)) is None:
-        raise NotFound(f"No session of {AGENTS.title_of(agent)} there: {path}")
-    try:
-        session = reader.read(path).session
-    except OSError as error:
-        raise NotFound(f"The log cannot be read: {what_failed(error)}") from error
-    if session is None:
-        raise NotFound(f"No conversation in {path}")
-    _check_within(session, root)
-    return session
-
-
-def found(reference: str, root: Path) -> Session:
-    """Read the session of the project at `root` that `reference`, such as an id, names."""
-    located = sessions.locate(reference)
-    refuse_borrowed(located)
-    session = sessions.read(located)
-    _check_within(session, root)
-    return session
-
-
-def newest(agent: AgentName, root: Path) -> Session:
-    """Return the newest session of an agent in the project at `root`, or raise an error."""
-    there = recent_sessions([OWN[agent]], project_of(root), 1, automated=True).sessions
-    for one in there:
-        return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
-    raise SmartForkError(
-        f"No {AGENTS.title_of(agent)} session found for current directory",
-        "`smart-fork list --all-projects` lists all sessions.",
-    )
-
-
-def _check_within(session: Session, root: Path) -> None:
-    if belongs(session, project_of(root)):
-        return
-    if why := WorkDirectory(session.cwd).problem:
-        raise ForkRefused(
-            f"That session belongs to no project: {why}",
-            f"Push a copy that works here: smart-fork branch {session.session_id} --cwd {shlex.quote(str(root))}",
+    def newest(self, agent: AgentName) -> Session:
+        """Return the newest session of an agent in the project at `root`, or raise an error."""
+        there = recent_sessions([OWN[agent]], project_of(self.root), 1, automated=True).sessions
+        for one in there:
+            return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
+        raise SmartForkError(
+            f"No {AGENTS.title_of(agent)} session found for current directory",
+            "`smart-fork list --all-projects` lists all sessions.",
         )
-    raise ForkRefused(
-        f"That session belongs to another project. It worked in {WorkDirectory(session.cwd).shown}",
-        "Push it from there, or name --project.",
-    )
+
+    def _check_within(self, session: Session) -> None:
+        if belongs(session, project_of(self.root)):
+            return
+        if why := WorkDirectory(session.cwd).problem:
+            here = shlex.quote(str(self.root))
+            raise ForkRefused(
+                f"That session belongs to no project: {why}",
+                f"Push a copy that works here: smart-fork branch {session.session_id} --cwd {here}",
+            )
+        raise ForkRefused(
+            f"That session belongs to another project. It worked in {WorkDirectory(session.cwd).shown}",
+            "Push it from there, or name --project.",
+        )
 
 
 #: The kinds of lost content, as people read them.
@@ -266,7 +267,7 @@ def write_local(
             if session.compactions and (left := end + 1 - branch.copied) > 0:
                 lost[FORGOTTEN] = left
     try:
-        here = local(_read(branch.path, branch.agent), root or directory)
+        here = ProjectLogs(root or directory).records(_read(branch.path, branch.agent))
     except BaseException:
         branch.undo()
         raise

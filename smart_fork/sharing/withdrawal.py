@@ -33,7 +33,7 @@ from smart_fork.excise.text_search import words_and_runs
 from smart_fork.excise.verification import cut_lines
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, url_of
-from smart_fork.sharing.local_logs import local, read_log, tracked_records
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.lost_content import (
     Loss,
     Planner,
@@ -189,7 +189,9 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
             "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
             "remove it with smart-fork team sync --remove."
         )
-    before = one.counted(lambda: len(here.records) if (here := tracked_records(one.path, one.agent, one.root)) else 0)
+    before = one.counted(
+        lambda: len(here.records) if (here := ProjectLogs(one.root).tracked(one.path, one.agent)) else 0
+    )
     gone = False
     for way in _removals(one, keys, edits, is_crossed=is_crossed):
         _follow(one, way, changed, put_off, edits)
@@ -393,7 +395,8 @@ def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
         return alias
     count = sum(edits.get(digest, b"") is not None for digest, _ in one.records[: alias.base_count])
     after = one.edited(edits)
-    here = local(read_log(one.path, one.agent, one.root), one.root)
+    logs = ProjectLogs(one.root)
+    here = logs.records(logs.read(one.path, one.agent))
     known = max(0, len(here.records) - max(0, before - alias.local_count))
     base = {"base_count": count, "base_digest": after.digest(count)}
     return alias.model_copy(update=base | {"local_count": known, "local_digest": here.digest(known)})

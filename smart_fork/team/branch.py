@@ -18,7 +18,7 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import ahead, arrived, exchange_end, local, read_log
+from smart_fork.sharing.local_logs import ProjectLogs, arrived, exchange_end
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
@@ -34,7 +34,7 @@ from smart_fork.team.project import (
 )
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.local_logs import WrittenLog
+    from smart_fork.sharing.local_logs import ProjectLogs, WrittenLog
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -127,7 +127,7 @@ def branch(
 def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
     """Return the name and alias of a session that got new records both here and on the server, or `None`."""
     for name, one in project.tracking.ours().aliases.items():
-        if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
+        if one.session_id == info.id and has_moved(one, info) and (project.logs.ahead(one) or 0) > 0:
             return name, one
     return None
 
@@ -260,7 +260,7 @@ class _Branching:
             known = tracked if begun is None else begun.removed_from(tracked)
             return known.with_alias(before, known.aliases[before].elsewhere()).with_alias(name, alias)
 
-        more = ahead(one, self.project.place.root)
+        more = self.project.logs.ahead(one)
         self.project.tracking.change(change)
         if child is None:
             done = pull.unshared_result("branch", self.project, name, alias, info.agent)
@@ -360,7 +360,7 @@ def _written(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
 ) -> Iterator[SessionCopy]:
     """Yield a copy of the log of `one` up to message `at`, or of all complete turns. Delete it after an error."""
-    session = read_log(one.file or Path(), one.platform, project.place.root)
+    session = project.logs.read(one.file or Path(), one.platform)
     end = last_pair(session) if at is None else exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with received_logs.writing_copy(one.platform, new, project.place):
@@ -395,6 +395,6 @@ def _alias(project: TeamProject, one: Alias, branch: SessionCopy, out: Outgoing)
         "files": (str(branch.path),),
         "last_pulled_at": timestamp(),
         "local_count": last,
-        "local_digest": local(out.session, root).digest(last),
+        "local_digest": ProjectLogs(root).records(out.session).digest(last),
     }
     return one.apart().model_copy(update=base)

@@ -34,7 +34,6 @@ from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.session_view import Origin
 from smart_fork.finding.team_sessions import ServerState
 from smart_fork.sharing import received_logs
-from smart_fork.sharing.local_logs import tracked_records
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import printable
@@ -174,7 +173,7 @@ def _source(one: Alias) -> str | None:
 
 
 def _is_unchanged(where: TeamProject, one: Alias) -> bool:
-    here = tracked_records(one.file, one.platform, where.place.root)
+    here = where.logs.tracked(one.file, one.platform)
     return here is not None and (one.session_id is not None or here.digest(len(here.records)) == one.local_digest)
 
 

@@ -30,6 +30,7 @@ from smart_fork.errors import (
 )
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import url_of
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 from smart_fork.snippets import quoted
@@ -105,6 +106,11 @@ class TeamProject:
     def key(self) -> str:
         """The key of the project, such as ``github.com/acme/shop``. It is the same for all users."""
         return self.place.key
+
+    @property
+    def logs(self) -> ProjectLogs:
+        """The logs of the project's sessions on this machine."""
+        return ProjectLogs(self.place.root)
 
     @property
     def server(self) -> str:

@@ -20,7 +20,7 @@ from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
+from smart_fork.sharing.local_logs import write_local
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, write_error
 from smart_fork.team import PullOptions
@@ -80,7 +80,7 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
     """Raise `Conflict` if the local log of a session has unpushed records: a pull would replace the log."""
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
-    more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
+    more = len(project.logs.records(project.logs.read(one.file, one.platform)).records)
     more -= one.local_count
     if more > 0:
         branch = (
@@ -95,7 +95,7 @@ def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[
 
     Return a sentence that names the alias; an empty tuple if all records were pushed.
     """
-    more = ahead(one, project.place.root) or 0
+    more = project.logs.ahead(one) or 0
     if more <= 0:
         return ()
     name = free_alias(project.tracking.read(), session_id, new=True)

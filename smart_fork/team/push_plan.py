@@ -17,7 +17,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, replay
-from smart_fork.sharing.local_logs import found, local, newest, read_log
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
@@ -26,7 +26,7 @@ from smart_fork.team.branch import unparented_hint
 from smart_fork.team.project import ID_BEGINNING, TeamProject
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.local_logs import LocalRecords
+    from smart_fork.sharing.local_logs import LocalRecords, ProjectLogs
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -186,8 +186,8 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
         alias = tracked.aliases[name]
         since = _since(project, alias, session)
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
-        alias, since = tracked_parent(project, tracked.aliases, local(session, root)) or (None, None)
-    if request.force and alias and since and _is_lost(project, alias, local(session, root), since):
+        alias, since = tracked_parent(project, tracked.aliases, ProjectLogs(root).records(session)) or (None, None)
+    if request.force and alias and since and _is_lost(project, alias, ProjectLogs(root).records(session), since):
         alias = since = None
     out = prepare(session.source_path, session.agent, root, since=since, images=request.images, read=session)
     replay.check_outgoing(out)
@@ -200,7 +200,7 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     If the log lacks only withdrawn records (removed by their owner), its remaining first records still count.
     """
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
-    here = local(session, root)
+    here = ProjectLogs(root).records(session)
     if not alias.base_count or here.begins_with(known.count, known.digest):
         return known
     whole = prepare(session.source_path, session.agent, root, read=session)
@@ -279,7 +279,7 @@ def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tup
     if request.reference is not None:
         return _named(project, tracked, request.reference, platform)
     if platform is not None:
-        return _as_tracked(tracked, newest(platform, project.place.root))
+        return _as_tracked(tracked, project.logs.newest(platform))
     current = tracked.named(None)
     if current is None:
         flags = ", ".join(f"--{agent.name}" for agent in AGENTS if agent.has("converter"))
@@ -299,9 +299,9 @@ def _named(
         agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
         if agent is None:
             raise Usage(f"Unsupported session file format. {quoted(reference)} is not a log in an agent's folder.")
-        session = read_log(path.resolve(), agent, project.place.root)
+        session = project.logs.read(path.resolve(), agent)
     else:
-        session = found(reference, project.place.root)
+        session = project.logs.found(reference)
     _check_platform(session, platform)
     return _as_tracked(tracked, session)
 
@@ -320,7 +320,7 @@ def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session
 def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
     if one.file is None:
         raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
-    return read_log(one.log or one.file, one.platform, project.place.root)
+    return project.logs.read(one.log or one.file, one.platform)
 
 
 def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
@@ -371,7 +371,7 @@ def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> 
     Return 0 if a message differs.
     """
     try:
-        parent = read_log(file, one.platform, project.place.root)
+        parent = project.logs.read(file, one.platform)
     except SmartForkError:
         return 0
     answers = (end for end in parent.pairs() if parent.turns[end].text)

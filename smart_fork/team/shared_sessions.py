@@ -21,7 +21,7 @@ from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessio
 from smart_fork.finding.results import UNTRUSTED, title, written_by
 from smart_fork.finding.session_view import Conversation
 from smart_fork.finding.sessions import ReadRange
-from smart_fork.sharing.local_logs import ahead, arrived
+from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import client, wire
@@ -302,7 +302,7 @@ def status(project: TeamProject) -> tuple[AliasStatus, ...]:
 
 def _status_of(project: TeamProject, name: str, one: Alias, *, current: bool) -> AliasStatus:
     info = None if project.away else _info_on_server(project, one)
-    ahead_by = ahead(one, project.place.root)
+    ahead_by = project.logs.ahead(one)
     away = project.away is not None
     moved = info is not None and has_moved(one, info)
     behind = None if away else max(info.record_count - one.base_count, 0) if info is not None else 0

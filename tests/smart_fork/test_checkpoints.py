@@ -369,7 +369,7 @@ def test_only_its_author_goes_on_in_it_cuts_it_or_shares_it(words, kept, run):  
     assert 0 != done.code
     assert f"{ALICES} is" in done.err
     with pytest.raises(ForkRefused, match=f"{ALICES} is Alice's"):
-        local_logs.found(ALICES, kept)
+        local_logs.ProjectLogs(kept).found(ALICES)
 
 
 def test_the_newest_session_is_always_the_persons_own(kept, world, shop):

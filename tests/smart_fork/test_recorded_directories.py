@@ -23,7 +23,7 @@ from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import newest_session
-from smart_fork.sharing.local_logs import found, read_log
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.system import call_context
 from tests.indexer.transcripts.records import (
     FIXTURES,
@@ -192,18 +192,18 @@ def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, a
     session = READERS[agent].id_of(log)
 
     with pytest.raises(ForkRefused, match="belongs to no project") as refused:
-        found(session, here)
+        ProjectLogs(here).found(session)
     assert cwd in refused.value.message
     assert f"smart-fork branch {session} --cwd {shlex.quote(str(here))}" == refused.value.hint.partition(": ")[2]
     with pytest.raises(ForkRefused, match="belongs to no project"):
-        read_log(log, agent, here)
+        ProjectLogs(here).read(log, agent)
 
 
 def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
     _codex(home, "")
 
     with pytest.raises(ForkRefused, match="its directory is unknown"):
-        found(SESSION, here)
+        ProjectLogs(here).found(SESSION)
 
 
 @pytest.mark.parametrize("cwd", thorough_except_first(ODD, 3))

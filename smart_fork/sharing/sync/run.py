@@ -26,7 +26,7 @@ from smart_fork.finding import sessions
 from smart_fork.repository.history import look
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.local_logs import LocalRecords, tracked_records, write_local
+from smart_fork.sharing.local_logs import LocalRecords, ProjectLogs, write_local
 from smart_fork.sharing.received_logs import ReceivedLog
 from smart_fork.sharing.sync import manifest, sending
 from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey
@@ -89,7 +89,7 @@ def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
     """
     here, untouched = sending.copies(), list[str]()
     for one in _copies_of(source, here):
-        now, known = tracked_records(one.path, one.agent, one.root), here[one.id]
+        now, known = ProjectLogs(one.root).tracked(one.path, one.agent), here[one.id]
         if now and len(now.records) == known.count and now.digest(known.count) == known.digest:
             untouched.append(one.id)
         _take_out(one, records)
@@ -99,7 +99,7 @@ def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
         return None
     for one in there:
         if (len(one.records), one.digest(entry.records)) == (entry.records, entry.digest):
-            now = tracked_records(one.path, one.agent, one.root) if one.id in untouched else None
+            now = ProjectLogs(one.root).tracked(one.path, one.agent) if one.id in untouched else None
             copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
             sending.keep_copy(one.id, copy)
             return one.path

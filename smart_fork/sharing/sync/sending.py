@@ -25,7 +25,7 @@ from smart_fork.repository.history import look
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import TEXT, digest_of
 from smart_fork.sharing.ignore_file import IGNORE_FILE
-from smart_fork.sharing.local_logs import local, read_log
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, Outgoing, prepare
 from smart_fork.sharing.sync.manifest import SharedEntry, SyncKey
 from smart_fork.snippets import printable
@@ -167,7 +167,8 @@ def prepared_sessions(
 def _prepared(session: Session, root: Path, name: str, stamp: str, copy: SyncedCopy | None) -> PreparedSession:
     session_origins.refuse_pending_withdrawal(session.session_id)
     if copy is not None:
-        now = local(read_log(session.source_path, session.agent, root), root)
+        logs = ProjectLogs(root)
+        now = logs.records(logs.read(session.source_path, session.agent))
         if (len(now.records), now.digest(copy.count)) == (copy.count, copy.digest):
             return PreparedSession(name, stamp)
     out = prepare(session.source_path, session.agent, root)

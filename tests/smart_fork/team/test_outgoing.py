@@ -14,7 +14,7 @@ from smart_fork import config
 from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
-from smart_fork.sharing.local_logs import ahead, local, read_log
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import IMAGES, NotSent, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team.push_plan import tracked_parent
@@ -56,20 +56,20 @@ def test_a_session_without_an_answer_is_not_pushed(home, root):
 def test_a_log_that_has_lost_its_conversation_is_neither_read_nor_ahead(home, root):
     log = claude(home, root, user("u1", None, "one"), assistant("a1", "u1", "done"))
     tracked = Alias(platform="claude", files=(str(log),), local_digest=NOTHING)
-    assert 2 == ahead(tracked, root)
+    assert 2 == ProjectLogs(root).ahead(tracked)
     log.write_text("{}\n")
 
     with pytest.raises(NotFound, match="No conversation"):
-        read_log(log, "claude", root)
-    assert ahead(tracked, root) is None
+        ProjectLogs(root).read(log, "claude")
+    assert ProjectLogs(root).ahead(tracked) is None
 
 
 def test_a_fork_of_a_log_that_does_not_end_where_it_was_shared_has_no_shared_parent(home, root):
     log = claude(home, root, user("u1", None, "one"), assistant("a1", "u1", "done"))
-    parent = read_log(log, "claude", root)
-    fork = local(replace(parent, session_id=NEW, parent_id=parent.session_id), root)
+    parent = ProjectLogs(root).read(log, "claude")
+    fork = ProjectLogs(root).records(replace(parent, session_id=NEW, parent_id=parent.session_id))
     tracked = Alias(platform="claude", files=(str(log),), local_count=2)
-    project = Mock(place=Mock(root=root))
+    project = Mock(logs=ProjectLogs(root), place=Mock(root=root))
 
     alias, since = tracked_parent(project, {"main": tracked}, fork)
     assert (tracked, 2) == (alias, since.count)
@@ -78,15 +78,15 @@ def test_a_fork_of_a_log_that_does_not_end_where_it_was_shared_has_no_shared_par
 
 def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_the_same(home, root):
     log = claude(home, root, user("u1", None, "one"), assistant("a1", "u1", "done"))
-    parent = read_log(log, "claude", root)
-    here, project = local(parent, root), Mock(place=Mock(root=root))
+    parent = ProjectLogs(root).read(log, "claude")
+    here, project = ProjectLogs(root).records(parent), Mock(logs=ProjectLogs(root), place=Mock(root=root))
     fork = replace(parent, session_id=NEW, parent_id=parent.session_id)
     told_other = replace(fork, turns=tuple(replace(turn, text=f"{turn.text}!") for turn in fork.turns))
     tracked = Alias(platform="claude", files=(str(log),), local_count=2)
     begun = Alias(platform="claude", local_count=2, local_digest=here.digest(2))
 
     assert (begun, SentBefore(2, here.digest(2))) == tracked_parent(project, {"main": begun}, here)
-    assert tracked_parent(project, {"main": tracked}, local(told_other, root)) is None
+    assert tracked_parent(project, {"main": tracked}, ProjectLogs(root).records(told_other)) is None
 
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smart_fork.sharing.local_logs import read_log
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.team import push
 from smart_fork.team.records import hash_of, searchable_form
@@ -14,7 +14,7 @@ from tests.smart_fork.world import WordsModel
 def test_the_index_gives_the_vector_of_each_passage_under_its_hash(world, shop, monkeypatch):
     log = world.log_of(world.claude(shop, "add retry", "done", "draw the logo", "drawn"))
     world.find("retry", shop)
-    session, records = read_log(log, "claude", shop), prepare(log, "claude", shop).records
+    session, records = ProjectLogs(shop).read(log, "claude"), prepare(log, "claude", shop).records
     monkeypatch.setattr(push, "LightEmbedder", WordsModel)
 
     sent = push.local_vectors(session, records)

@@ -17,7 +17,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.sharing import received_logs, withdrawal
-from smart_fork.sharing.local_logs import local
+from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.session_family import branch
 
@@ -38,7 +38,7 @@ def copied(home: Path, agent: str, texts: tuple[str, ...] = (*KEPT, *WITHDRAWN))
     (log.parents[1] / ".project_root").write_text(str(root))
     became = AGENTS.converter_of(agent).log_of(said, TargetSession(SESSION, HomePlace(str(root), str(home))))
     log.write_text("".join(json.dumps(record) + "\n" for record in became))
-    return log, list(local(READERS[agent].read(log).session, root).records)
+    return log, list(ProjectLogs(root).records(READERS[agent].read(log).session).records)
 
 
 def withdraw(
