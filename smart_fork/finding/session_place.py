@@ -80,18 +80,14 @@ class WorkDirectory:
             return False
         if any(is_within(directory, one) for one in (project.root, *project.places)):
             return True
-        if not project.git:
-            return False
-        return project_of(directory).key == project.key or project.had_worktree(directory)
+        return project.git and (project_of(directory).key == project.key or project.had_worktree(directory))
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
     """Return True if a session worked in `project`, by its directory (stated, or inferred and existing) or commit."""
     if not isinstance(one, Session) and one.home is not None:
         return WorkDirectory(one.repo_root).is_in(project)
-    if _counts(one) and WorkDirectory(one.cwd).is_in(project):
-        return True
-    return _has_head(one, project)
+    return (_counts(one) and WorkDirectory(one.cwd).is_in(project)) or _has_head(one, project)
 
 
 def as_guest(session: Session, project: Project) -> Session | None:
@@ -109,9 +105,8 @@ def permits(one: Session | SessionRow) -> bool:
     allowed = call_context.projects()
     if allowed is None:
         return True
-    if _counts(one) and call_context.permits(one.cwd):
-        return True
-    return any(_has_head(one, project) for project in allowed)
+    by_directory = _counts(one) and call_context.permits(one.cwd)
+    return by_directory or any(_has_head(one, project) for project in allowed)
 
 
 def placed(one: _One, project: Project | None) -> _One:
@@ -149,9 +144,7 @@ def _asking() -> tuple[Project, ...]:
 
 
 def _counts(one: Session | SessionRow) -> bool:
-    if not is_in_doubt(one):
-        return True
-    return WorkDirectory(one.cwd).is_there
+    return not is_in_doubt(one) or WorkDirectory(one.cwd).is_there
 
 
 def _has_head(one: Session | SessionRow, project: Project) -> bool:
