@@ -232,17 +232,17 @@ class Typist:
         # A program that is just starting throws away what is typed.
         raise ProgramFailed(f"{self.started.worker_id} does not accept the typed text", f"See: {self.started.attach}")
 
-    def send(self, text: str, done: Callable[[], bool]) -> bool:
+    def send(self, text: str, done: Callable[[], bool], seconds: float = SCREEN_SECONDS) -> bool:
         """Press Enter until `done` returns True, but only while the input line still holds `text`.
 
-        Return True if `done` returned True within about `SCREEN_SECONDS`.
+        Return True if `done` returned True within about `seconds`.
         """
         for _ in range(_TRIES):
             self.press("Enter")
-            if self.wait(done, SCREEN_SECONDS / _TRIES):
+            if self.wait(done, seconds / _TRIES):
                 return True
             if not self.holds(text):
-                return self.wait(done, SCREEN_SECONDS)
+                return self.wait(done, seconds)
         return False
 
     def press(self, key: str) -> None:
