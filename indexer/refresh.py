@@ -254,7 +254,7 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
         log.warning("the copy of %s is passed over: %s", copy.session_id, error)
 
 
-def forget(agent: AgentName, session_id: str, opened: Callable[[], AbstractContextManager[Store]]) -> bool:
+def forget_session(agent: AgentName, session_id: str, opened: Callable[[], AbstractContextManager[Store]]) -> bool:
     """Remove everything of a session, and never index it again. Return True if no deleted text is left in the index.
 
     The caller holds the index's lock. The files go before the index is `opened`, since it may not open.

@@ -26,8 +26,7 @@ from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
 from indexer.log_changes import forgotten
 from indexer.project import is_within, resolve
-from indexer.refresh import forget as forget_session
-from indexer.refresh import remove_unfinished_files
+from indexer.refresh import forget_session, remove_unfinished_files
 from indexer.safe_files import index_db, state_home, sweep
 from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName

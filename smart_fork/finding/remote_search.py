@@ -163,11 +163,9 @@ def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSessio
     return MergedCandidates(replace(found, hits=hits), tuple(one for one in there if one[1] >= least), also)
 
 
-def together(
-    own: Sequence[Hit], merged: MergedCandidates, query: Query, limit: int, *, snippets: bool
-) -> tuple[Hit, ...]:
-    """Return at most `limit` local and remote results, ordered by score and ranked from 1."""
-    shown = list(_ordered(own, merged, query, snippets=snippets))[:limit]
+def together(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
+    """Return at most `query.limit` local and remote results, ordered by score and ranked from 1."""
+    shown = list(_ordered(own, merged, query, snippets=snippets))[: query.limit]
     return tuple(
         replace(hit, rank=rank, also_remote=merged.also.get(hit.session_id) if hit.origin is None else None)
         for rank, hit in enumerate(shown, start=1)
@@ -176,7 +174,7 @@ def together(
 
 def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
     """Return the server's results without local ones, with scores computed among them."""
-    return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
+    return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, snippets=snippets)
 
 
 def _ordered(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snippets: bool) -> Iterator[Hit]:

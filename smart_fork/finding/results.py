@@ -384,5 +384,4 @@ def _is_unknown(store: Searchable, text: str) -> bool:
 def notice_of(hits: Sequence[Hit]) -> str:
     """Return the notice on results, with a warning that names the teammates who wrote some of them."""
     owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
-    what = "Results with an origin or an author were"
-    return written_by(owners, UNTRUSTED, what) if owners else UNTRUSTED
+    return written_by(owners, UNTRUSTED, "Results with an origin or an author were") if owners else UNTRUSTED

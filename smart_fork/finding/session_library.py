@@ -141,7 +141,7 @@ class Library(ProjectIndex):
         found, worth = self._better_first(merged.here if merged else candidates, asked)
         own = self._results(found, worth, asked, partial(vectors, query.meanings))
         snippets = asked.include_snippets is not False
-        shown = together(own, merged, query, query.limit, snippets=snippets) if merged else own[: query.limit]
+        shown = together(own, merged, query, snippets=snippets) if merged else own[: query.limit]
         readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
         scored = self.search_program is None and not asked.code
         index = results.index_state(counts, shares, state.left, state.problem, state.seconds_left)

@@ -58,11 +58,10 @@ class WorkDirectory:
     @property
     def problem(self) -> str:
         """Return why an agent cannot work in the directory; empty for an absolute path."""
-        if recorded(self.cwd) is not None:
-            return ""
-        return (
-            f"it worked in {self.shown}, which is not an absolute path here" if self.cwd else "its directory is unknown"
-        )
+        if not self.cwd:
+            return "its directory is unknown"
+        is_absolute = recorded(self.cwd) is not None
+        return "" if is_absolute else f"it worked in {self.shown}, which is not an absolute path here"
 
     @property
     def shown(self) -> Masked:

@@ -88,27 +88,19 @@ def refuse_while_working(
     file = READERS[session.agent].log_at(str(session.source_path))
     changed_at = file.mtime_ns / 1e9 if file else session.source_path.stat().st_mtime
     quiet = now - changed_at >= QUIET_SECONDS
-    worker = Occupation(session.agent, session.session_id, session.source_path).worker
+    occupation = Occupation(session.agent, session.session_id, session.source_path)
+    worker = occupation.worker
     if (is_unfinished(session) and not quiet) or (worker and worker.status == "working"):
         raise ForkRefused(IN_PROGRESS, hint)
-    _refuse_while_tasks_run(session, tasks_hint, caller=caller)
-
-
-def _refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """Refuse (`ForkRefused`) to copy a session with running background tasks, which would only report to the original.
-
-    `hint` becomes a part of the error. `caller` is the id of the session that makes the request. Tasks of an agent that
-    has ended do not count.
-    """
-    since = Occupation(session.agent, session.session_id, session.source_path).since
-    if since is None and session.session_id != caller:
+    since = occupation.since
+    if since is None and session.session_id != caller:  # tasks of an agent that has ended do not count
         return
     tail = AGENTS.tail_of(session.agent)
     tasks = tail.running_tasks(tail.records(session.source_path), since or "")
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", hint))
+        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", tasks_hint))
 
 
 #: Seconds to wait for the log of the caller's own session, and between two looks.

@@ -18,7 +18,7 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import ProjectLogs, arrived, exchange_end
+from smart_fork.sharing.local_logs import arrived, exchange_end
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
@@ -34,7 +34,7 @@ from smart_fork.team.project import (
 )
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.local_logs import ProjectLogs, WrittenLog
+    from smart_fork.sharing.local_logs import WrittenLog
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -380,14 +380,13 @@ def _alias(project: TeamProject, one: Alias, branch: SessionCopy, out: Outgoing)
 
     The first records of the copy, which the server had at its last answer, count as already shared.
     """
-    root = project.place.root
     count = min(one.base_count, len(out.records))
     known = received_logs.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
     if not count or canonical.digest_of(out.records[:count]) != digest:
         raise _needs_server(project, "Only the server knows the pushed records.")
     if known is not None:
-        replace(known, path=branch.path, root=root, records=known.records[:count]).save()
+        replace(known, path=branch.path, root=project.place.root, records=known.records[:count]).save()
     last = out.numbers[count - 1]
     base = {
         "base_count": count,
@@ -395,6 +394,6 @@ def _alias(project: TeamProject, one: Alias, branch: SessionCopy, out: Outgoing)
         "files": (str(branch.path),),
         "last_pulled_at": timestamp(),
         "local_count": last,
-        "local_digest": ProjectLogs(root).records(out.session).digest(last),
+        "local_digest": project.logs.records(out.session).digest(last),
     }
     return one.apart().model_copy(update=base)

@@ -80,13 +80,13 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
     """Raise `Conflict` if the local log of a session has unpushed records: a pull would replace the log."""
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
-    more = len(project.logs.records(project.logs.read(one.file, one.platform)).records)
-    more -= one.local_count
+    more = len(project.logs.records(project.logs.read(one.file, one.platform)).records) - one.local_count
     if more > 0:
-        branch = (
-            f"smart-fork team branch {name} makes them a separate session. Then: smart-fork team pull {name} again."
-        )
-        way = branch if has_moved(one, info) else f"smart-fork team push {name} sends them."
+        way = f"smart-fork team push {name} sends them."
+        if has_moved(one, info):
+            way = (
+                f"smart-fork team branch {name} makes them a separate session. Then: smart-fork team pull {name} again."
+            )
         raise Conflict(f"It continued here: {more} records are not pushed.", way)
 
 

@@ -17,7 +17,6 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, replay
-from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
@@ -26,7 +25,7 @@ from smart_fork.team.branch import unparented_hint
 from smart_fork.team.project import ID_BEGINNING, TeamProject
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.local_logs import LocalRecords, ProjectLogs
+    from smart_fork.sharing.local_logs import LocalRecords
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -186,8 +185,8 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
         alias = tracked.aliases[name]
         since = _since(project, alias, session)
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
-        alias, since = tracked_parent(project, tracked.aliases, ProjectLogs(root).records(session)) or (None, None)
-    if request.force and alias and since and _is_lost(project, alias, ProjectLogs(root).records(session), since):
+        alias, since = tracked_parent(project, tracked.aliases, project.logs.records(session)) or (None, None)
+    if request.force and alias and since and _is_lost(project, alias, project.logs.records(session), since):
         alias = since = None
     out = prepare(session.source_path, session.agent, root, since=since, images=request.images, read=session)
     replay.check_outgoing(out)
@@ -200,7 +199,7 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     If the log lacks only withdrawn records (removed by their owner), its remaining first records still count.
     """
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
-    here = ProjectLogs(root).records(session)
+    here = project.logs.records(session)
     if not alias.base_count or here.begins_with(known.count, known.digest):
         return known
     whole = prepare(session.source_path, session.agent, root, read=session)

@@ -149,7 +149,7 @@ def test_no_more_are_shown_than_are_wanted(known):
     there = [distant(id=f"0197f2c7-0000-7000-8000-00000000000{n}", family=f"f{n}") for n in range(5)]
     _, made, _, _ = merged(there)
 
-    assert 3 == len(together((), made, Query(RETRY, None, 3), 3, snippets=False))
+    assert 3 == len(together((), made, Query(RETRY, None, 3), snippets=False))
 
 
 def test_where_all_of_a_teammates_session_loads_less_than_the_answer_it_was_compacted_and_is_forked_there():
