@@ -10,9 +10,8 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.outcome import worked_in
 from indexer.project import Project, is_within, project_of, resolve
@@ -32,8 +31,7 @@ _STATED = ("", "environment_context")
 _MAX_CHARACTERS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class WorkDirectory:
+class WorkDirectory(NamedTuple):
     """A directory as a log states it: `cwd`, which may be relative, of another machine, moved or gone."""
 
     cwd: str
@@ -60,8 +58,7 @@ class WorkDirectory:
         """Return why an agent cannot work in the directory; empty for an absolute path."""
         if not self.cwd:
             return "its directory is unknown"
-        is_absolute = recorded(self.cwd) is not None
-        return "" if is_absolute else f"it worked in {self.shown}, which is not an absolute path here"
+        return "" if recorded(self.cwd) else f"it worked in {self.shown}, which is not an absolute path here"
 
     @property
     def shown(self) -> Masked:
@@ -104,8 +101,7 @@ def permits(one: Session | SessionRow) -> bool:
     allowed = call_context.projects()
     if allowed is None:
         return True
-    by_directory = _counts(one) and call_context.permits(one.cwd)
-    return by_directory or any(_has_head(one, project) for project in allowed)
+    return (_counts(one) and call_context.permits(one.cwd)) or any(_has_head(one, project) for project in allowed)
 
 
 def placed(one: _One, project: Project | None) -> _One:

@@ -78,9 +78,7 @@ def earlier_message() -> str:
     )
 
 
-def refuse_while_working(
-    session: Session, now: float, hint: str, tasks_hint: str, *, caller: str | None = None
-) -> None:
+def refuse_while_working(session: Session, now: float, hint: str, task_hint: str, caller: str | None = None) -> None:
     """Refuse (`ForkRefused`) to copy a session while its agent is answering, or runs tasks in the background.
 
     One of the hints becomes a part of the error. `caller` is the id of the session that makes the request.
@@ -88,11 +86,10 @@ def refuse_while_working(
     file = READERS[session.agent].log_at(str(session.source_path))
     changed_at = file.mtime_ns / 1e9 if file else session.source_path.stat().st_mtime
     quiet = now - changed_at >= QUIET_SECONDS
-    occupation = Occupation(session.agent, session.session_id, session.source_path)
-    worker = occupation.worker
-    if (is_unfinished(session) and not quiet) or (worker and worker.status == "working"):
+    users = Occupation(session.agent, session.session_id, session.source_path)
+    if (is_unfinished(session) and not quiet) or (users.worker and users.worker.status == "working"):
         raise ForkRefused(IN_PROGRESS, hint)
-    since = occupation.since
+    since = users.since
     if since is None and session.session_id != caller:  # tasks of an agent that has ended do not count
         return
     tail = AGENTS.tail_of(session.agent)
@@ -100,7 +97,7 @@ def refuse_while_working(
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", tasks_hint))
+        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", task_hint))
 
 
 #: Seconds to wait for the log of the caller's own session, and between two looks.
@@ -307,7 +304,7 @@ def _end(
         end = copies.branch_point(session, copies.message_at(session, at))
         moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
         return end, [moved] if end != at else []
-    refuse_while_working(session, now, earlier_message(), earlier_message(), caller=caller)
+    refuse_while_working(session, now, earlier_message(), earlier_message(), caller)
     left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
     return copies.last_branch_point(session), left_out
 

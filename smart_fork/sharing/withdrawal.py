@@ -189,9 +189,8 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
             "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
             "remove it with smart-fork team sync --remove."
         )
-    before = one.counted(
-        lambda: len(here.records) if (here := ProjectLogs(one.root).tracked(one.path, one.agent)) else 0
-    )
+    logs = ProjectLogs(one.root)
+    before = one.counted(lambda: len(here.records) if (here := logs.tracked(one.path, one.agent)) else 0)
     gone = False
     for way in _removals(one, keys, edits, is_crossed=is_crossed):
         _follow(one, way, changed, put_off, edits)

@@ -29,7 +29,6 @@ from smart_fork.errors import (
     Usage,
 )
 from smart_fork.sharing import canonical
-from smart_fork.sharing.canonical import url_of
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
@@ -86,7 +85,7 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
     The caller adds the fields that depend on its command, such as the written files.
     """
     same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
-    url = url_of(server, info.project, info.id)
+    url = canonical.url_of(server, info.project, info.id)
     return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
 
 

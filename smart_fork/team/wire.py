@@ -22,7 +22,6 @@ from pydantic.types import AwareDatetime
 
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.sharing.canonical import check_key
 from smart_fork.team.records import SegmentPlace
 
 PROTOCOL = 1
@@ -39,7 +38,7 @@ NOT_FOUND_HINT = "Fork a teammate's session with `smart-fork team fork`. Only it
 
 def _key(text: str) -> str:
     try:
-        return check_key(text)
+        return canonical.check_key(text)
     except Usage as error:
         raise ValueError(error.message) from error
 

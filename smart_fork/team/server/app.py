@@ -17,7 +17,6 @@ from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing import canonical, replay
-from smart_fork.sharing.canonical import check_key
 from smart_fork.snippets import printable
 from smart_fork.system.release import own_version
 from smart_fork.team import wire
@@ -257,7 +256,7 @@ def carry_out_locally(folder: Path, dsn: str | None, wanted: wire.Administer) ->
 
 
 def _member(db: Connection, wanted: wire.Administer) -> AdminAnswer:
-    key = check_key(wanted.project)
+    key = canonical.check_key(wanted.project)
     if wanted.make:
         auth.make_project(db, key)
     auth.set_member(db, key, wanted.name, None if wanted.role == "none" else wanted.role)
@@ -309,7 +308,7 @@ def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -
 
     With a `project`, the user becomes a writer of the project, or its maintainer if the project is new.
     """
-    key = None if project is None else check_key(project)
+    key = None if project is None else canonical.check_key(project)
     auth.add_user(db, name, admin=admin)
     told = invited(db, name, admin=admin)
     if key is None:

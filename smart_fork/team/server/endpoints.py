@@ -28,7 +28,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from smart_fork import errors
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.sharing.canonical import check_key
 from smart_fork.snippets import printable
 from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
@@ -309,7 +308,7 @@ def _valid(read: Callable[[], V]) -> V:
 
 def project_key(request: Request) -> str:
     """Return the key of the project in a request's path."""
-    return check_key(request.path_params["project"])
+    return canonical.check_key(request.path_params["project"])
 
 
 def asked_project(request: Request) -> str:
@@ -317,7 +316,7 @@ def asked_project(request: Request) -> str:
     key = request.query_params.get("project")
     if key is None:
         raise Usage("project is missing: the key of the session's project.")
-    return check_key(key)
+    return canonical.check_key(key)
 
 
 def session_id(request: Request) -> str:
