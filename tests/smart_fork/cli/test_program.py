@@ -148,8 +148,7 @@ def test_a_command_is_started_without_the_others():
 #: What forks of another kind need, and what takes long to import.
 NOT_OF_A_FORK = {
     "filelock", "httpx", "numpy", "psutil", "pydantic", "rich",
-    "smart_fork.forking.handover_text", "smart_fork.forking.search_and_fork", "smart_fork.finding.evidence",
-    "smart_fork.finding.session_library", "smart_fork.sharing", "smart_fork.team.client",
+    "smart_fork.forking.search_and_fork", "smart_fork.finding.session_library", "smart_fork.sharing", "smart_fork.team.client",
 }  # fmt: skip
 
 
