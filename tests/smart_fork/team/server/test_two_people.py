@@ -402,7 +402,7 @@ def test_what_a_worker_says_in_a_fork_is_pushed_as_a_fork_of_hers(alice, bob, fo
 def test_who_means_no_session_of_either_is_told_of_this_machine(bob, forked):
     said_ = bob.do("fork", "00000000-0000-4000-8000-000000000000", "go", "--json")
 
-    assert (3, "not_found") == (said_.code, json.loads(said_.out)["code"])
+    assert (3, "00000000-0000-4000-8000-000000000000") == (said_.code, json.loads(said_.out)["error"].split()[-1])
     assert [] == forked
 
 
