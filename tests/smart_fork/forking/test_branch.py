@@ -470,9 +470,6 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     assert SESSION == family[made["session_id"]]["parent"]
 
 
-# The command
-
-
 def test_the_command_says_how_to_go_on_in_either(any_session, run, home):  # noqa: F811
     """B-040, B-041, B-067: one text with a name and one without."""
     agent, _ = any_session
