@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from indexer.handed_over_actions import ASKED_US, HandoverText, parse_handover
+from indexer.handover_action_lines import ASKED_US, HandoverText, parse_handover
 from indexer.lazy import dataclass, late
 from indexer.masking import Masked, joined, mask
 from indexer.masking.alternate_readings import INVISIBLE

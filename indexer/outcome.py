@@ -13,7 +13,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from indexer.handed_over_actions import calls_of, is_broken_off, results_of
+from indexer.handover_action_lines import calls_of, is_broken_off, results_of
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.transcripts.commands import WorkCommands, only_looks

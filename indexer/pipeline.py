@@ -27,7 +27,7 @@ from indexer.export import (
     to_markdown,
     write_export,
 )
-from indexer.handed_over_actions import DONE, calls_of, parse_handover
+from indexer.handover_action_lines import DONE, calls_of, parse_handover
 from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.log_changes import Progress, Report, forgotten

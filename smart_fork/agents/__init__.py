@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.record_conversion import Converter
     from smart_fork.agents.screen import Screen
     from smart_fork.agents.settings import Hooks, Login, Registration
-    from smart_fork.agents.starter import Background, Starter
+    from smart_fork.agents.start_command import Background, Starter
 
 F = TypeVar("F")
 #: An id or a name that an agent gets unchanged: neither an option nor a path.

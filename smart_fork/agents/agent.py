@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.record_conversion import Converter
     from smart_fork.agents.screen import Screen
     from smart_fork.agents.settings import Hooks, Login, Registration
-    from smart_fork.agents.starter import Background, Starter
+    from smart_fork.agents.start_command import Background, Starter
 
 
 class Sign(NamedTuple):
@@ -52,13 +52,13 @@ class ProgramSpec(NamedTuple):
 #: Where an agent has its facets: a class or a value, as ``module:name`` in its folder. The braces stand for the name of
 #: its class. A module with a dot is absolute.
 USUAL: Mapping[str, str] = MappingProxyType({
-    "reader": "log:{}Adapter",
-    "codec": "fold:{}Codec",
-    "ancestry": "fold:{}Ancestry",
-    "tail": "fold:TAIL",
+    "reader": "log_files:{}Adapter",
+    "codec": "record_reader:{}Codec",
+    "ancestry": "record_reader:{}Ancestry",
+    "tail": "record_reader:TAIL",
     "starter": "command:{}Starter",
     "worker_sessions": "command:{}WorkerSessions",
-    "storage": "log:{}Storage",
+    "storage": "log_files:{}Storage",
     "screen": "command:{}Screen",
     "copier": "copy:{}Copier",
     "converter": "copy:{}Converter",
@@ -67,9 +67,9 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "caller": "settings:{}Caller",
     "hooks": "settings:{}Hooks",
     "processes": "command:{}Processes",
-    "prompts": "log:kept_prompts",
+    "prompts": "log_files:kept_prompts",
     "registration": "settings:{}Registration",
-    "subagents": "fold:{}SubAgents",
+    "subagents": "record_reader:{}SubAgents",
     "background": "",
 })  # fmt: skip
 

@@ -71,7 +71,7 @@ class AmpAdapter(ReadAdapter):
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         """Read a thread completely: Amp overwrites the whole document at each change."""
-        from smart_fork.agents.read_only_fold import read_records
+        from smart_fork.agents.read_only_reader import read_records
 
         value, size = decode_document(path)
         after = Checkpoint(size, 0, probe(path, size), b"")

@@ -20,7 +20,7 @@ from indexer.transcripts.reader_state import utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import dict_in, text_in
 from smart_fork.agents.description import AgentFacet
-from smart_fork.agents.fold import read
+from smart_fork.agents.record_reader import read
 from smart_fork.agents.tree import Chain, Tree, parent_of
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.workers.registry_file import has_registry, registry_file

@@ -14,7 +14,7 @@ from indexer.lazy import dataclass
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.starter import Delivery, LaunchKind, LaunchRequest, Staging
+from smart_fork.agents.start_command import Delivery, LaunchKind, LaunchRequest, Staging
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
 

@@ -154,14 +154,14 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         if not path.parent.is_file():
             return super().read(path, checkpoint, keep_raw=keep_raw)
-        from smart_fork.agents.read_only_fold import read_records
+        from smart_fork.agents.read_only_reader import read_records
 
         return read_records(self, path, self.records(path), UNREAD, keep_raw=keep_raw)
 
     def glance(self, path: Path) -> Session | None:
         if not path.parent.is_file():
             return super().glance(path)
-        from smart_fork.agents.read_only_fold import read_records
+        from smart_fork.agents.read_only_reader import read_records
 
         return read_records(self, path, self.records(path, _GLANCE_MESSAGES), UNREAD).session
 

@@ -22,7 +22,7 @@ from smart_fork.agents.codec import ReadSource
 if TYPE_CHECKING:
     import apsw
 
-    from smart_fork.agents.fold import LineFold
+    from smart_fork.agents.record_reader import LineFold
 
 
 def newest_first(files: Iterable[LogFile]) -> tuple[Path, ...]:
@@ -68,14 +68,14 @@ class LogAdapter(OwnLogs):
         return fold
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from smart_fork.agents import fold
+        from smart_fork.agents import record_reader
 
-        return fold.read(self.tree, path, checkpoint, keep_raw=keep_raw)
+        return record_reader.read(self.tree, path, checkpoint, keep_raw=keep_raw)
 
     def glance(self, path: Path) -> Session | None:
-        from smart_fork.agents import fold
+        from smart_fork.agents import record_reader
 
-        return fold.glance(self.tree, path)
+        return record_reader.glance(self.tree, path)
 
     def time_of(self, file: LogFile) -> str:
         moment: str = self.tree(file.path, None, keep_raw=False).note_end()
@@ -164,7 +164,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
 
     @property
     def tree(self) -> Callable[..., Any]:
-        from smart_fork.agents.read_only_fold import ReadTree
+        from smart_fork.agents.read_only_reader import ReadTree
 
         return partial(ReadTree, self)
 

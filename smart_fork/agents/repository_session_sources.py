@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from indexer.handed_over_actions import HandedOverAction, render_handover
+from indexer.handover_action_lines import HandedOverAction, render_handover
 from indexer.masking import mask
 from indexer.safe_files import open_regular
 from indexer.transcripts.model import AgentName

@@ -18,7 +18,7 @@ from indexer.transcripts.reader_state import is_path, pack, utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import seconds_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.fold import Kept, LineFold
+from smart_fork.agents.record_reader import Kept, LineFold
 
 #: Claude Code 2.1.197 and 2.1.332 bridge a missing record to the newest record at most this much older.
 CLOSE_SECONDS = 5

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from indexer.handed_over_actions import UNANSWERED, calls_of, results_of
+from indexer.handover_action_lines import UNANSWERED, calls_of, results_of
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from indexer.handed_over_actions import ASKED_US, HandedOverAction, render_handover
+from indexer.handover_action_lines import ASKED_US, HandedOverAction, render_handover
 from indexer.locks import held
 from indexer.masking import MARK, mask, mask_cut, shorten
 from indexer.masking.secrets import known_from, spans_of

@@ -32,7 +32,7 @@ from smart_fork.agents.login_shell import login_shell, login_shell_values
 from smart_fork.agents.login_variables import noted_variables
 from smart_fork.agents.programs import Program
 from smart_fork.agents.settings import Login
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.results import StartedWorker

@@ -29,7 +29,7 @@ from smart_fork.agents.cuts.cutter import Files
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking import preconditions
 from smart_fork.forking.copies import is_others, write_branch

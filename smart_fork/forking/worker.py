@@ -28,7 +28,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
 from smart_fork.agents.screen import Screen
-from smart_fork.agents.starter import LaunchKind
+from smart_fork.agents.start_command import LaunchKind
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import WorkDirectory, as_guest
 from smart_fork.finding.session_view import resumed_part

@@ -24,7 +24,7 @@ from smart_fork.errors import ServerUnavailable, SmartForkError
 from smart_fork.sharing import canonical
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
-from smart_fork.team.login import Account, is_loopback, rejected_token, remember, renewal_after
+from smart_fork.team.stored_logins import Account, is_loopback, rejected_token, remember, renewal_after
 
 
 class Deadline:

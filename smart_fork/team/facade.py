@@ -37,7 +37,7 @@ from smart_fork.sharing import received_logs
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import printable
-from smart_fork.team import PullOptions, client, login, wire
+from smart_fork.team import PullOptions, client, stored_logins, wire
 from smart_fork.team.branch import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
 from smart_fork.team.project import TeamProject, opened
@@ -107,7 +107,7 @@ def _fetched_copy(
     After an error in the context, or without `keep`, a newly written copy is deleted.
     """
     try:
-        if not login.has_login():
+        if not stored_logins.has_login():
             raise missing
         with opened(directory=directory) as where:
             one = _by_alias(where, reference) or _fetched(where, reference)
@@ -378,9 +378,9 @@ def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
 
 def server_state() -> ServerState | None:
     """Return the state of the user's server, with its failed jobs; `None` if the user has not logged in."""
-    if not login.has_login():
+    if not stored_logins.has_login():
         return None
-    account = login.logged_in_account()
+    account = stored_logins.logged_in_account()
     try:
         found = client.ask_briefly(account, failed_jobs, "ask for failed jobs")
     except ServerUnavailable:

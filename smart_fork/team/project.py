@@ -33,7 +33,7 @@ from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 from smart_fork.snippets import quoted
-from smart_fork.team import client, login, wire
+from smart_fork.team import client, stored_logins, wire
 from smart_fork.team.client import Client
 from smart_fork.team.records import unpack
 from smart_fork.team.wire import NOT_FOUND_HINT, SessionInfo, SessionRead
@@ -219,7 +219,7 @@ def opened(
         yield TeamProject(asked, place, Tracking(place, asked.account.origin), _away(asked.account) if ask else None)
 
 
-def _away(account: login.Account) -> ServerUnavailable | None:
+def _away(account: stored_logins.Account) -> ServerUnavailable | None:
     """Return the error of a server that does not answer; `None` if it answers, even with an error."""
     try:
         with client.impatient_client(account) as quick:
@@ -239,12 +239,12 @@ def session_not_found(reference: str) -> NotFound:
     return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND_HINT)
 
 
-def _account(server: str | None, tracking: Tracking) -> login.Account:
-    if server is not None or login.is_in_environment():
-        return login.logged_in_account(server)
+def _account(server: str | None, tracking: Tracking) -> stored_logins.Account:
+    if server is not None or stored_logins.is_in_environment():
+        return stored_logins.logged_in_account(server)
     tracked = tracking.ours().server
     try:
-        return login.logged_in_account(tracked or None)
+        return stored_logins.logged_in_account(tracked or None)
     except Usage as error:
         raise SmartForkError(f"{tracking.path} is damaged: {error.message}", error.hint) from error
     except NotAuthenticated as error:

@@ -26,8 +26,8 @@ from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
-from smart_fork.team.login import has_login
 from smart_fork.team.project import Download, TeamProject, download, has_moved, opened
+from smart_fork.team.stored_logins import has_login
 from smart_fork.team.wire import SessionInfo
 
 

@@ -32,7 +32,7 @@ from smart_fork.sharing import canonical, received_logs, withdrawal
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import quoted
-from smart_fork.team import client, login, wire
+from smart_fork.team import client, stored_logins, wire
 from smart_fork.team.client import Client
 from smart_fork.team.project import Download, TeamProject, download, opened
 
@@ -366,7 +366,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
         return
     if known.server:
         with suppress(NotAuthenticated, ServerUnavailable):
-            client.ask_briefly(login.logged_in_account(known.server), fetch_withdrawals, "ask for withdrawals")
+            client.ask_briefly(stored_logins.logged_in_account(known.server), fetch_withdrawals, "ask for withdrawals")
     apply_pending()
     session_origins.refuse_pending_withdrawal(READERS[agent].id_of(path))
 

@@ -27,7 +27,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.programs import Program
 from smart_fork.agents.screen import Question
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.preconditions import Occupation, provisions
 from smart_fork.system.call_context import refuse_cancelled

@@ -33,7 +33,7 @@ from indexer.safe_files import state_home
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
-from smart_fork.agents.starter import Delivery
+from smart_fork.agents.start_command import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed, Processes

@@ -30,14 +30,14 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.screen import Question, Screen
-from smart_fork.agents.starter import Delivery
+from smart_fork.agents.start_command import Delivery
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers import exec_command
 from smart_fork.workers.registry import Registry, WorkerRecord
 
 if TYPE_CHECKING:
-    from smart_fork.agents.starter import Background, BackgroundSession
+    from smart_fork.agents.start_command import Background, BackgroundSession
 
 _HANDED_OVER = ".command.json"
 

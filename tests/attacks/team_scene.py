@@ -12,8 +12,8 @@ from typing import Any
 from smart_fork.sharing.canonical import NOTHING, encode, state_after, written
 from smart_fork.team import wire
 from smart_fork.team.client import Client
-from smart_fork.team.login import Account
 from smart_fork.team.records import pack
+from smart_fork.team.stored_logins import Account
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.cli.demo import DemoHome
 from tests.demo_logs.claude_log import ClaudeLog
 from tests.demo_logs.clock import DemoClock, ordered_id, random_id

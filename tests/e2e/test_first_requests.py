@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.fork_plan import ForkPlan
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.server import FEW
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.first_requests import WAYS, first_tools

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.gemini.log import whole_name
+from smart_fork.agents.gemini.log_files import whole_name
 from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.cut_and_resume import a_cut_session_goes_on

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from mcp import Client
 
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.cli.demo import DemoHome, write_demo_home
 from smart_fork.cli.main import main
 from smart_fork.system.processes import Processes

@@ -23,7 +23,7 @@ from indexer.store.sqlite import Store
 from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn, estimate_tokens
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.agents.log_readers import READERS
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -17,7 +17,7 @@ from indexer.refresh import complete, erase_owed, read_changes
 from indexer.safe_files import index_db, state_home
 from indexer.store import damage, schema
 from indexer.store.sqlite import Store
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.index_inputs import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 from tests.support.cases import thorough_except_first

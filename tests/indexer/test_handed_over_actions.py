@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexer.export import pieces_of
-from indexer.handed_over_actions import ASKED_US, HandoverText, parse_handover
+from indexer.handover_action_lines import ASKED_US, HandoverText, parse_handover
 from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from smart_fork.agents.log_readers import READERS

@@ -19,7 +19,7 @@ from indexer.schedule import Watcher
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session, Turn
-from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
 from tests.indexer.index_inputs import claude_log
 
 CLAUDES = "00000001-1111-4111-8111-111111111111"

@@ -20,7 +20,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts import reader_state
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
-from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.index_inputs import (
     HashEmbedder,

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.forking import lineage as families
 from smart_fork.forking.results import Relative
 from smart_fork.workers.registry import Registry

@@ -7,8 +7,8 @@ import pytest
 
 from indexer.masking import mask
 from indexer.project import project_of
-from smart_fork.agents.claude.log import ClaudeAdapter, slug
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter, slug
+from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.cli.demo import run_git, write_demo_home
 from smart_fork.errors import ProgramFailed, ProgramMissing
 from tests.demo_logs import session_id

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexer.values import json_of
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.copier import NewSession, stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback

@@ -14,7 +14,7 @@ import pytest
 
 from indexer.project import project_of
 from indexer.repositories import known
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.cli.result_list import print_found
 from smart_fork.errors import NotFound
 from smart_fork.finding import sessions

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from indexer.embedder import ModelUnavailableError
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from tests.smart_fork.repositories import INIT, make_repository

@@ -18,7 +18,7 @@ from pathlib import Path
 from indexer.values import dict_in, json_at, text_in
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.claude import HOME
-from smart_fork.agents.starter import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
+from smart_fork.agents.start_command import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
 from smart_fork.system.processes import Running
 
 #: The variable that makes it wait for servers as long as for their start.

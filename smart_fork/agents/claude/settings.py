@@ -136,7 +136,7 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
     """
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
-    from smart_fork.agents.claude.log import slug
+    from smart_fork.agents.claude.log_files import slug
 
     folder = HOME.folder() / "projects" / slug(project)
     for number in range(looks):

@@ -10,8 +10,8 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_in
 from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex.codec import text_of
-from smart_fork.agents.codex.fold import subagent_in
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
+from smart_fork.agents.codex.record_reader import subagent_in
 from smart_fork.agents.codex.rollouts import id_in
 
 #: The tool that starts a sub-agent, and the bytes in its result.

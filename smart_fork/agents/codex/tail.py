@@ -11,7 +11,7 @@ from indexer.transcripts.reader_state import count
 from indexer.values import dict_in, text_in
 from smart_fork.agents import log_tail
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
 
 #: The bytes at a log's end that are read, and the number of newest logs.
 _BYTES, _LOGS = 1 << 20, 5

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
-from smart_fork.agents.copilot.log import sessions
+from smart_fork.agents.copilot.log_files import sessions
 from smart_fork.agents.screen import Screen
-from smart_fork.agents.starter import OptionStarter
+from smart_fork.agents.start_command import OptionStarter
 from smart_fork.system.processes import Running
 
 _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")

@@ -34,7 +34,7 @@ from smart_fork.agents.cuts.model import (
     TranscriptTurn,
 )
 from smart_fork.agents.description import AgentFacet
-from smart_fork.agents.fold import LineFold
+from smart_fork.agents.record_reader import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.json_text import respelled
 

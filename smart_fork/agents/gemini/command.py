@@ -27,9 +27,9 @@ from indexer.values import seconds_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.agent_processes import START_SECONDS, AgentProcesses, ProcessNote
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of
-from smart_fork.agents.gemini.log import GeminiAdapter, start_of
+from smart_fork.agents.gemini.log_files import GeminiAdapter, start_of
 from smart_fork.agents.screen import Question, Screen
-from smart_fork.agents.starter import OptionStarter
+from smart_fork.agents.start_command import OptionStarter
 from smart_fork.system.processes import Running
 
 _BOX = re.compile(r"^[ \t]*[│┃]?(.*?)[ \t]*[│┃]?[ \t]*$", re.MULTILINE)

@@ -22,8 +22,8 @@ from smart_fork.agents.copier import CopiedFiles, Copier, Copy, Entry, LiveRecor
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened
-from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
-from smart_fork.agents.opencode.log import database
+from smart_fork.agents.opencode.log_files import database
+from smart_fork.agents.opencode.record_reader import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine

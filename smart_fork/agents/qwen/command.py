@@ -17,7 +17,7 @@ from pathlib import Path
 from indexer.values import dict_in, json_at
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.screen import Screen
-from smart_fork.agents.starter import OptionStarter
+from smart_fork.agents.start_command import OptionStarter
 from smart_fork.system.processes import Running
 
 

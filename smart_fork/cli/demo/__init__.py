@@ -20,7 +20,7 @@ import orjson
 
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.cli.output import library_shown, printed_as_json, say
 from smart_fork.cli.result_list import print_found
 from smart_fork.errors import ProgramFailed

@@ -46,8 +46,8 @@ from smart_fork.cli.output import (
 )
 from smart_fork.cli.service.after_indexing import renewed
 from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup.features import LogCopies, end_running
 from smart_fork.cli.setup.ledger import Ledger, setup_lock
-from smart_fork.cli.setup.parts import LogCopies, end_running
 from smart_fork.cli.setup.plan import PARTS, installed_by_hand, lines_of, make_plan, try_server, undo_lines, undone
 from smart_fork.cli.setup.setup_answer import (
     HooksChanged,

@@ -26,8 +26,8 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.settings import Registration
 from smart_fork.cli.service.unit_settings import own_program
 from smart_fork.cli.setup import agent_settings, mcp_entry, skill_file, tool_permission
+from smart_fork.cli.setup.features import LogCopies, Recall, ServicePart
 from smart_fork.cli.setup.ledger import ForeignFile, Ledger, LedgerLine, Step, What, remove_leftovers
-from smart_fork.cli.setup.parts import LogCopies, Recall, ServicePart
 from smart_fork.cli.setup.setup_answer import AgentToSetUp, SetUp, SetupOptions, StepUndone, Trial
 from smart_fork.doctor import Check
 from smart_fork.errors import ProgramMissing, SmartForkError

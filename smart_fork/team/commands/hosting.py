@@ -23,7 +23,7 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.system.processes import Processes
-from smart_fork.team import login
+from smart_fork.team import stored_logins
 from smart_fork.team.commands.team_group import ForceOption, SessionArgument, TeamPlace, app
 from smart_fork.team.server import ServerLocation, ServerOptions, check_installed
 
@@ -36,11 +36,13 @@ def log_in(
     """Log this machine in with an invitation."""
     from smart_fork.team.client import Client
 
-    origin = login.origin_of(url)
+    origin = stored_logins.origin_of(url)
     given = (invite or _asked_for()).strip()
-    with Client(login.Account(origin, "", "")) as client:
-        said = client.login(given, socket.gethostname() or "unknown", login.pending_token(origin, given))
-    login.remember(login.Account(origin, said.user, said.token, login.renewal_after(said.expires_at)))
+    with Client(stored_logins.Account(origin, "", "")) as client:
+        said = client.login(given, socket.gethostname() or "unknown", stored_logins.pending_token(origin, given))
+    stored_logins.remember(
+        stored_logins.Account(origin, said.user, said.token, stored_logins.renewal_after(said.expires_at))
+    )
     if not printed_as_json({"server": origin, "user": said.user, "scope": said.scope}):
         out.print(plain(f"You are {said.user} on {origin}."))
 
@@ -60,7 +62,7 @@ def log_out(place: TeamPlace) -> None:
     """Log this machine out."""
     from smart_fork.team.client import Client
 
-    account = login.logged_in_account(place.server)
+    account = stored_logins.logged_in_account(place.server)
     revoked = True
     try:
         with Client(account) as client:
@@ -70,7 +72,7 @@ def log_out(place: TeamPlace) -> None:
     except SmartForkError as error:
         revoked = False
         say(f"The server did not revoke the token: {error.message}")
-    login.forget(account.origin)
+    stored_logins.forget(account.origin)
     if not printed_as_json({"server": account.origin, "revoked": revoked}):
         out.print(plain(f"This machine no longer has a token for {account.origin}."))
 
@@ -268,13 +270,17 @@ def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
     except ValueError as error:
         raise Usage("This is not a token number.") from error
     dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
-    here = where.data or dsn or (where.server is None and (ServerLocation().folder.exists() or not login.has_login()))
+    here = (
+        where.data
+        or dsn
+        or (where.server is None and (ServerLocation().folder.exists() or not stored_logins.has_login()))
+    )
     if here:
         check_installed(embedded=False)
         from smart_fork.team.server.app import carry_out_locally
 
         return carry_out_locally(where.folder, dsn, wanted)
-    with client.Client(login.logged_in_account(where.server)) as connection:
+    with client.Client(stored_logins.logged_in_account(where.server)) as connection:
         return connection.administer(wanted)
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from indexer.transcripts.base import ReadResult
 from indexer.transcripts.model import Session
-from smart_fork.agents.claude.log import ClaudeAdapter, slug
-from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.gemini.log import GeminiAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter, slug
+from smart_fork.agents.codex.log_files import CodexAdapter
+from smart_fork.agents.copilot.log_files import CopilotAdapter
+from smart_fork.agents.gemini.log_files import GeminiAdapter
 from smart_fork.agents.goose import GooseAdapter
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.qwen.log import QwenAdapter
-from smart_fork.agents.qwen.log import slug as qwen_slug
+from smart_fork.agents.qwen.log_files import QwenAdapter
+from smart_fork.agents.qwen.log_files import slug as qwen_slug
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SESSION = "11111111-1111-4111-8111-111111111111"

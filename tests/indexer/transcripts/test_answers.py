@@ -15,7 +15,7 @@ from indexer.transcripts.line_hashes import error_lines
 from indexer.transcripts.model import GivenBack, Session
 from indexer.transcripts.symbols import Symbols
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.copies import branch_point
 from tests.indexer.index_inputs import session_of

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import (
     ASKED,

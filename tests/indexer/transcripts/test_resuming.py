@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint
-from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.gemini.log import GeminiAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
+from smart_fork.agents.copilot.log_files import CopilotAdapter
+from smart_fork.agents.gemini.log_files import GeminiAdapter
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.log_files import QwenAdapter
 from tests.indexer.transcripts.records import (
     DOCUMENTS,
     READ_LOGS,

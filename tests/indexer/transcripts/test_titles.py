@@ -7,8 +7,8 @@ import json
 import pytest
 
 from indexer.transcripts.texts import says_something, title_of
-from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
 from tests.indexer.transcripts.records import (
     assistant,
     claude_log,

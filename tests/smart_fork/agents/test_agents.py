@@ -51,7 +51,7 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
         ("import smart_fork.agents", ""),
         (
             "from smart_fork.agents.log_readers import READERS",
-            "claude.log codex.log codex.rollouts copilot.log cursor.log gemini.home gemini.log opencode.log qwen.log",
+            "claude.log_files codex.log_files codex.rollouts copilot.log_files cursor.log_files gemini.home gemini.log_files opencode.log_files qwen.log_files",
         ),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from indexer.safe_files import write_new
 from smart_fork.agents import copier
-from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
+from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import ForkRefused, NotFound
 from tests.smart_fork.forks import SESSION, snapshot

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES, ForkPlan
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
 from tests.smart_fork.forks import NEW, SESSION

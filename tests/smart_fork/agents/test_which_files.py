@@ -17,7 +17,7 @@ from indexer.safe_files import index_db, open_regular
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD, is_name
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codex.log import threads
+from smart_fork.agents.codex.log_files import threads
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_tail import TAIL_BYTES, backwards
 from smart_fork.finding.recent import odd

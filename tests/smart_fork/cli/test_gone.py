@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from smart_fork.agents.claude import log
+from smart_fork.agents.claude import log_files
 from smart_fork.errors import NotFound
 from smart_fork.finding.sessions import locate
 from smart_fork.workers.registry import Registry
@@ -137,13 +137,13 @@ def test_what_is_no_prompt_of_a_session_says_nothing(run, world, shop, line):
     world.claude(shop, "draw the map", "drawn")
     keep(world, line, typed("the next line", shop))
 
-    assert ["the next line"] == [one.text for one in log.kept_prompts(())]
+    assert ["the next line"] == [one.text for one in log_files.kept_prompts(())]
 
 
 def test_of_a_large_file_the_end_is_read_and_what_is_no_file_is_passed_over(run, world, shop, monkeypatch):
     world.claude(shop, "draw the map", "drawn")
     keep(world, typed("old " * 100, shop), typed("new", shop))
-    monkeypatch.setattr(log, "MAX_BYTES", 300)
+    monkeypatch.setattr(log_files, "MAX_BYTES", 300)
 
     assert ["new"] == [one["prompt"] for one in gone(run, "list")]
 

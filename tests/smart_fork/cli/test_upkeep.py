@@ -94,7 +94,7 @@ class TestIndex:
 
     def test_a_log_that_could_not_be_read_is_named(self, run, world, shop, monkeypatch):
         log = world.log_of(world.claude(shop, RETRY, DONE))
-        monkeypatch.setattr("smart_fork.agents.claude.log.ClaudeAdapter.read", _refused)
+        monkeypatch.setattr("smart_fork.agents.claude.log_files.ClaudeAdapter.read", _refused)
         run("index", "run")
 
         assert f"could not be read: {log}: " in run("index", "status").out

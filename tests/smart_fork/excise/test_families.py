@@ -28,10 +28,10 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.opencode.log import database as opencode_database
+from smart_fork.agents.opencode.log_files import database as opencode_database
 from smart_fork.agents.options import Options
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure

@@ -15,7 +15,7 @@ from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db
 from indexer.store import damage
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.finding.index_access import opened

@@ -14,7 +14,7 @@ import pytest
 
 from indexer.masking import shorten
 from indexer.transcripts import lines
-from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
+from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.cuts import cutter as lines_of_cuts
 from smart_fork.agents.cuts.model import is_fixed_field, searchable_texts

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from indexer.transcripts.lines import GLANCE_BYTES
-from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
 from smart_fork.errors import Usage
 from smart_fork.finding import recent, session_notes
 from smart_fork.finding.recent import list_recent
@@ -70,7 +70,7 @@ def test_only_the_beginning_and_the_end_of_a_log_are_read(world, shop, monkeypat
 
 def test_a_log_that_breaks_its_reader_hides_no_other(world, shop, monkeypatch):
     good, bad = world.claude(shop, "one", "1"), world.claude(shop, "two", "2")
-    from smart_fork.agents.claude.log import ClaudeAdapter
+    from smart_fork.agents.claude.log_files import ClaudeAdapter
 
     glance = ClaudeAdapter.glance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.copies import branch_point
 from tests.smart_fork.forking.test_copies import session_of, write

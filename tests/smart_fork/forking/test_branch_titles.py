@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.project import project_of
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.cuts.titles import comparable_title
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.branch import FALLBACK, branch_title, titles_like_ours

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.exchange_parts import Dependencies, costs, units

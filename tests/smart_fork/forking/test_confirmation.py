@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.agents.fork_plan import ForkPlan
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.system.processes import Machine
 from smart_fork.workers.worker_terminal import WorkerLocation

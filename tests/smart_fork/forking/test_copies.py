@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from indexer.safe_files import STALE_SECONDS
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS

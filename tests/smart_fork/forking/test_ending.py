@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from indexer.masking import mask
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.worker import Confirmation
 from smart_fork.system.processes import Clock, Processes

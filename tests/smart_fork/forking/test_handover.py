@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.handed_over_actions import HandedOverAction
+from indexer.handover_action_lines import HandedOverAction
 from indexer.transcripts.model import estimate_tokens
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS

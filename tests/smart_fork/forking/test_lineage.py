@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
-from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
+from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.forking.family import parents

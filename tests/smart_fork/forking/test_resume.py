@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage

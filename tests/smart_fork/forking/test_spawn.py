@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.forking.spawn import MIN_CONFIRM_SECONDS, spawn
 from smart_fork.forking.worker import CONFIRM_SECONDS

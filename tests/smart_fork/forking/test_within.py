@@ -11,7 +11,7 @@ from hypothesis import given as given_any
 from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.codec import shortened
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS

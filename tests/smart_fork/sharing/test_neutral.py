@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.handed_over_actions import ASKED_US
+from indexer.handover_action_lines import ASKED_US
 from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import (

@@ -13,9 +13,9 @@ import pytest
 
 from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
-from smart_fork.team import login
+from smart_fork.team import stored_logins
 from smart_fork.team.client import Client, _failed
-from smart_fork.team.login import Account, origin_of
+from smart_fork.team.stored_logins import Account, origin_of
 from smart_fork.team.wire import PROTOCOL_HEADER, Hello, SessionChange, valid_message
 from tests.smart_fork.team.server.machines import serving
 
@@ -265,14 +265,14 @@ def test_a_strange_address_or_one_that_others_can_read_is_refused():
 
 
 def test_a_token_is_for_its_own_origin_alone(monkeypatch):
-    login.remember(Account("https://forks.example.org", "alice", "sft_one"))
+    stored_logins.remember(Account("https://forks.example.org", "alice", "sft_one"))
     monkeypatch.setenv(Setting.TEAM_URL, "https://ci.example.org")
     monkeypatch.setenv(Setting.TEAM_TOKEN, "sft_two")
 
-    assert "sft_one" == login.logged_in_account("https://forks.example.org").token
-    assert "sft_two" == login.logged_in_account().token
+    assert "sft_one" == stored_logins.logged_in_account("https://forks.example.org").token
+    assert "sft_two" == stored_logins.logged_in_account().token
     with pytest.raises(NotAuthenticated):
-        login.logged_in_account("https://other.example.org")
+        stored_logins.logged_in_account("https://other.example.org")
 
 
 def test_a_refused_token_of_the_environment_is_named(monkeypatch):

@@ -15,7 +15,7 @@ from shutil import which
 
 import pytest
 
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import is_alive, reconcile, undo_cut_off
@@ -37,7 +37,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import ForkContent, WorkerSpec
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forking.conftest import SystemThatHelps, source_of

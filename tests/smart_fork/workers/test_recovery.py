@@ -12,7 +12,7 @@ import pytest
 
 from indexer.runs import born
 from indexer.settings import WORKER_ID
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.system.processes import Processes
 from smart_fork.workers.liveness import START_SECONDS, STARTING_SECONDS, reconcile, recover
 from smart_fork.workers.registry import Registry

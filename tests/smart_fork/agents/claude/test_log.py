@@ -12,7 +12,7 @@ import pytest
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Cache
-from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.log_files import ClaudeAdapter
 from tests.indexer.transcripts.records import (
     CWD,
     SESSION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 
 
 def test_a_slug_is_the_folder_that_claude_code_uses(tmp_path):

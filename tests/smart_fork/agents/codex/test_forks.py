@@ -10,7 +10,7 @@ import pytest
 from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.forking.exchange_parts import costs
 from tests.indexer.transcripts.records import (
     codex_log,

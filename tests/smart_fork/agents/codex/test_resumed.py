@@ -7,7 +7,7 @@ import pytest
 from indexer.export import pieces_of
 from indexer.masking import mask
 from indexer.transcripts.base import UNREAD
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
 from tests.indexer.transcripts.records import (
     codex_log,
     codex_path,

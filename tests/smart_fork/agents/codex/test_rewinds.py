@@ -15,7 +15,7 @@ from indexer import kept_logs
 from indexer.export import export_path
 from indexer.refresh import complete
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound

@@ -13,7 +13,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession, second_name
-from smart_fork.agents.gemini.log import GeminiAdapter, project_for
+from smart_fork.agents.gemini.log_files import GeminiAdapter, project_for
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.exchange_parts import costs
 from smart_fork.system.processes import Machine, Processes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.gemini.copy import Replay
-from smart_fork.agents.gemini.log import GeminiAdapter
+from smart_fork.agents.gemini.log_files import GeminiAdapter
 from tests.indexer.transcripts.records import (
     CWD,
     FIXTURES,

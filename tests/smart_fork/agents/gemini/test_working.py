@@ -18,7 +18,7 @@ from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import LaunchRequest
+from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.preconditions import Occupation
 from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken

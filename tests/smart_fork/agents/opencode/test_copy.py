@@ -12,7 +12,7 @@ import pytest
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, MergedCopy, NewSession
-from smart_fork.agents.opencode.log import OpenCodeAdapter
+from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.family import parents

@@ -21,7 +21,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.base import Agents
 from smart_fork.agents import foreign_database
 from smart_fork.agents.opencode import OpenCode
-from smart_fork.agents.opencode.log import OpenCodeAdapter
+from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from tests.smart_fork.agents.opencode.database import (
     ALL,
     COMPACTED,

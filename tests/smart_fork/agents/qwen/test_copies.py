@@ -11,7 +11,7 @@ import pytest
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.log_files import QwenAdapter
 from smart_fork.errors import ForkRefused
 from tests.indexer.transcripts.records import CWD, SESSION, id_of, linked, qwen_log, read_qwen, texts
 from tests.smart_fork.agents.qwen.test_log import fixture

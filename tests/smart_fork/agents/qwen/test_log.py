@@ -10,7 +10,7 @@ import pytest
 
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.log_files import QwenAdapter
 from tests.indexer.transcripts.records import (
     CWD,
     FIXTURES,

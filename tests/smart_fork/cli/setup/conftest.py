@@ -6,8 +6,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli import setup as setup_command
+from smart_fork.cli.setup.features import ServicePart
 from smart_fork.cli.setup.ledger import Step
-from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import Trial
 from tests.smart_fork.cli.setup.settings_homes import HOMES, full
 from tests.smart_fork.commands import command_model, run

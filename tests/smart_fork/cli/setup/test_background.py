@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from smart_fork.cli.service import installation
+from smart_fork.cli.setup.features import ServicePart
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import lasting_program, undo_lines
 from smart_fork.system.processes import Processes
 from tests.smart_fork.cli.setup.settings_homes import everything

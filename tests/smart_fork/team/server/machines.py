@@ -16,7 +16,7 @@ import uvicorn
 
 from indexer import state
 from smart_fork.cli.main import main
-from smart_fork.team import login
+from smart_fork.team import stored_logins
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.database import Database
@@ -121,7 +121,7 @@ class TeamMachine:
         with self._team.pool.asked_by() as db:
             token = auth.login(db, self.invitation(name), "machine")[1]
         with self.here():
-            login.remember(login.Account(login.origin_of(address), full, token))
+            stored_logins.remember(stored_logins.Account(stored_logins.origin_of(address), full, token))
 
     def invitation(self, name: str) -> str:
         """Return an invitation for a member of the team."""

@@ -8,11 +8,11 @@ from smart_fork.doctor import team_checks
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.team import client
 from smart_fork.team.client import Client
-from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.server.app import carry_out
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
 from smart_fork.team.server.postgres_process import JOBS
+from smart_fork.team.stored_logins import Account, logged_in_account, remember
 from smart_fork.team.wire import Administer
 from tests.smart_fork.team.server.team import new_id, put
 

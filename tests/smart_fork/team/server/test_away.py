@@ -16,7 +16,7 @@ from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.team import client
 from smart_fork.team.facade import TeamSearch
-from smart_fork.team.login import Account, logged_in_account, remember
+from smart_fork.team.stored_logins import Account, logged_in_account, remember
 from tests.smart_fork.team.server.shared_sessions import INVOICES, UPLOADER, index_all
 from tests.smart_fork.team.server.test_withdrawal import later, writing
 from tests.smart_fork.world import WordsModel

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from smart_fork.team.login import Account
+from smart_fork.team.stored_logins import Account
 from tests.attacks.team_intruder import Intruder
 from tests.attacks.team_scene import lay_out, others
 

@@ -17,13 +17,13 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from smart_fork.team import login, project
+from smart_fork.team import project, stored_logins
 from smart_fork.team.client import Client
 from smart_fork.team.commands.team_group import app
-from smart_fork.team.login import Account
 from smart_fork.team.server import metrics
 from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.metrics import LOW_DISK_BYTES, verb_of
+from smart_fork.team.stored_logins import Account
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.machines import serving
 from tests.smart_fork.team.server.test_cluster import until
@@ -124,9 +124,9 @@ def logged_in(team, address):
     with team.pool.asked_by() as db:
         invitation = auth.invite(db, team.people["ann"].name)
     with Client(Account(address, "", "")) as client:
-        said = client.login(invitation, "desktop", login.pending_token(address, invitation))
-    login.remember(Account(address, said.user, said.token, login.renewal_after(said.expires_at)))
-    return login.logged_in_account(address)
+        said = client.login(invitation, "desktop", stored_logins.pending_token(address, invitation))
+    stored_logins.remember(Account(address, said.user, said.token, stored_logins.renewal_after(said.expires_at)))
+    return stored_logins.logged_in_account(address)
 
 
 def test_a_token_is_renewed_after_half_of_its_life_and_the_old_one_ends_soon(team, expiring, monkeypatch):
@@ -135,11 +135,11 @@ def test_a_token_is_renewed_after_half_of_its_life_and_the_old_one_ends_soon(tea
         assert opened.client.account == first
 
     now = first.renew_after
-    monkeypatch.setattr("smart_fork.team.login.time.time", lambda: now)
+    monkeypatch.setattr("smart_fork.team.stored_logins.time.time", lambda: now)
     with project.opened(expiring, team.key) as opened:
         second = opened.client.account
         opened.client.page(team.key)
-    assert second == login.logged_in_account(expiring)
+    assert second == stored_logins.logged_in_account(expiring)
     assert second.token != first.token
     rows = team.owned.execute(
         "SELECT t.expires_at - now() FROM tokens t JOIN users u ON u.id = t.user_id"
@@ -158,17 +158,17 @@ def test_a_token_that_has_expired_is_refused(team, expiring):
 
 def test_a_renewal_that_fails_leaves_the_token_as_it_was(team, expiring, monkeypatch):
     first = logged_in(team, expiring)
-    monkeypatch.setattr("smart_fork.team.login.time.time", lambda: first.renew_after)
+    monkeypatch.setattr("smart_fork.team.stored_logins.time.time", lambda: first.renew_after)
     monkeypatch.setattr("smart_fork.team.server.auth.REPLACED_TOKEN_LIFETIME", "nonsense")
 
     with project.opened(expiring, team.key) as opened:
         opened.client.page(team.key)
-    assert login.logged_in_account(expiring) == first
+    assert stored_logins.logged_in_account(expiring) == first
 
 
 def test_without_a_lifetime_a_token_is_kept_as_before(team, address):
     assert logged_in(team, address).renew_after is None
-    kept = orjson.loads((login.folder() / "tokens.json").read_bytes())
+    kept = orjson.loads((stored_logins.folder() / "tokens.json").read_bytes())
     assert kept["servers"][address].keys() == {"user", "token"}
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.claude.log import slug
+from smart_fork.agents.claude.log_files import slug
 from smart_fork.team.client import Client
-from smart_fork.team.login import Account
 from smart_fork.team.server.postgres_process import OWNER
+from smart_fork.team.stored_logins import Account
 from tests.indexer.masking.invented_secrets import ALNUM, HEX, TOKENS, UPPER
 from tests.indexer.transcripts.records import item, message, meta, result, use, user
 from tests.smart_fork.team.server.shared_sessions import index_all

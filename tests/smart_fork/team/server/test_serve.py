@@ -28,12 +28,12 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.commands.team_group import app
-from smart_fork.team.login import Account as Person
 from smart_fork.team.server import ServerOptions, how_to_install, jobs
 from smart_fork.team.server import database as databases
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.postgres_process import OWNER, Cluster, Programs, SystemUser
+from smart_fork.team.stored_logins import Account as Person
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.team import Team, handed_over, new_id, push_of, record
 from tests.smart_fork.team.server.test_cluster import until

@@ -11,12 +11,12 @@ import pytest
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.team import wire
 from smart_fork.team.client import Client
-from smart_fork.team.login import Account as Person
 from smart_fork.team.server import ServerOptions, database
 from smart_fork.team.server import database as databases
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.database import FORM, Database, create, make_database
 from smart_fork.team.server.postgres_process import APP, OWNER, Cluster
+from smart_fork.team.stored_logins import Account as Person
 from tests.smart_fork.team.server.conftest import QUICK, copied
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_cluster import until

@@ -20,9 +20,9 @@ from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client, facade
 from smart_fork.team.facade import TeamSearch
-from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.records import hash_of
 from smart_fork.team.server import search as server_search
+from smart_fork.team.stored_logins import Account, logged_in_account, remember
 from tests.smart_fork.forks import choosing
 from tests.smart_fork.searches import find_and_fork
 from tests.smart_fork.team.server.shared_sessions import INVOICES, UPLOADER, index_all

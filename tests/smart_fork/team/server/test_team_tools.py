@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.team import client
-from smart_fork.team.login import Account, logged_in_account, remember
+from smart_fork.team.stored_logins import Account, logged_in_account, remember
 from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.team.server.shared_sessions import INVOICES
 

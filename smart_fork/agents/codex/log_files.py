@@ -28,7 +28,7 @@ class CodexAdapter(LogAdapter):
     endings = rollouts.ENDINGS
     mixed = True
     resumes = ("codex", "resume")
-    fold = "codex.fold:CodexFold"
+    fold = "codex.record_reader:CodexFold"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return rollouts.folders()

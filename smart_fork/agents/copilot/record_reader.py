@@ -25,9 +25,9 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
-from smart_fork.agents.copilot.log import WORKSPACE, name_in
-from smart_fork.agents.fold import read
+from smart_fork.agents.copilot.log_files import WORKSPACE, name_in
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
+from smart_fork.agents.record_reader import read
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 
 #: The event with a result, and the fields with a thought: as text, and signed or encrypted.

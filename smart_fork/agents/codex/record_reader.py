@@ -32,7 +32,7 @@ from indexer.transcripts.model import (
 from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
-from smart_fork.agents import AGENTS, fold
+from smart_fork.agents import AGENTS, record_reader
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import (
@@ -46,7 +46,7 @@ from smart_fork.agents.codex.codec import (
     text_of,
     without_second_copies,
 )
-from smart_fork.agents.codex.log import thread_name, threads
+from smart_fork.agents.codex.log_files import thread_name, threads
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _Doings(CallRecorder):
         return self.deeds.end(back.id, back.output)
 
 
-class CodexFold(fold.LineFold):
+class CodexFold(record_reader.LineFold):
     """The fold of a rollout (Codex's log): the session's facts and turns after the records that were read."""
 
     agent = "codex"
@@ -194,7 +194,7 @@ class CodexFold(fold.LineFold):
         above.masks, above.sizes = self.masks, self.sizes
         lines = LineReader(path) if whole else first_lines(path)
         if self.masks and isinstance(lines, LineReader):
-            lines.bound = None  # see `fold.read`
+            lines.bound = None  # see `record_reader.read`
         try:
             for line in lines:
                 if line.number > _HEADER_LINES if end is None else ordinal_of(line) >= end:

@@ -44,9 +44,9 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, CopiedMessage, FamilyLog, SubAgents
 from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
-from smart_fork.agents.fold import Fold
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 from smart_fork.agents.opencode.database import KEY, Source, in_file, opened, stored
+from smart_fork.agents.record_reader import Fold
 
 
 class OpenCodeAnswers(QuotedAnswers):

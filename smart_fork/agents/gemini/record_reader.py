@@ -33,7 +33,7 @@ from indexer.transcripts.model import (
 from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
-from smart_fork.agents import AGENTS, fold
+from smart_fork.agents import AGENTS, record_reader
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
@@ -90,7 +90,7 @@ def given_back(messages: Iterable[Record]) -> set[str]:
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
 
-class GeminiFold(fold.LineFold):
+class GeminiFold(record_reader.LineFold):
     """The fold that builds a session from the records of one Gemini CLI log."""
 
     agent = "gemini"
@@ -271,13 +271,13 @@ def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadRe
         size = _feed_whole(found, path)
         session, skipped = found.session()
         return ReadResult(session, skipped, UNREAD, (), size)
-    return fold.read(GeminiFold, path, checkpoint, keep_raw=keep_raw)
+    return record_reader.read(GeminiFold, path, checkpoint, keep_raw=keep_raw)
 
 
 def glance(path: Path) -> Session | None:
     """Read only what a list of sessions shows from a log (see `AgentAdapter.glance`)."""
     if path.suffix != _WHOLE:
-        return fold.glance(GeminiFold, path)
+        return record_reader.glance(GeminiFold, path)
     found = GeminiFold(path, None, keep_raw=False)
     if not _feed_whole(found, path):
         raise OSError(f"{NO_LOG}it is not a JSON object")

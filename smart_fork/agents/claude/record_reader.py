@@ -28,7 +28,7 @@ from indexer.transcripts.texts import (
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry
-from smart_fork.agents.claude.log import slug, unslugged
+from smart_fork.agents.claude.log_files import slug, unslugged
 from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
 

@@ -14,7 +14,7 @@ from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Header, ReadCodec, ReadSource, Record
-from smart_fork.agents.fold import Kept
+from smart_fork.agents.record_reader import Kept
 from smart_fork.agents.tree import FolderlessTree
 
 #: Where a record of the chain has the header and the record that it was made of.

@@ -50,7 +50,7 @@ from smart_fork.agents.log_tail import (
     answer_tokens,
     notified,
 )
-from smart_fork.agents.qwen.log import agents_of, project_of, slug
+from smart_fork.agents.qwen.log_files import agents_of, project_of, slug
 from smart_fork.agents.tree import Tree
 
 #: The output of a shell command, between its header and the lines below.
