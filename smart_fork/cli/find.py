@@ -65,7 +65,7 @@ def find(
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
         team_commands = command_module("team")
-        team_commands.viewing.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
+        team_commands.reading.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
         return
     with library_shown(project, everywhere=everywhere, elsewhere=team_search(wanted=team)) as known:
         answer = known.find(asked)
@@ -186,7 +186,7 @@ def list_sessions(
             )
         team_commands = command_module("team")
         place = team_commands.TeamPlace(project=project)
-        team_commands.viewing.list_sessions(agent=whose, limit=asked.limit, place=place)
+        team_commands.reading.list_sessions(agent=whose, limit=asked.limit, place=place)
         return
     from smart_fork.finding.recent import list_recent
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.team.commands import hosting, sharing, viewing
+from smart_fork.team.commands import hosting, reading, sharing
 from smart_fork.team.commands.team_group import TeamPlace, app
 
-__all__ = ["TeamPlace", "app", "hosting", "sharing", "viewing"]
+__all__ = ["TeamPlace", "app", "hosting", "reading", "sharing"]
