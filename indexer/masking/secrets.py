@@ -255,7 +255,7 @@ def masked_screen(text: str) -> str:
 
 
 def _wraps(text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of the line end behind each full line of a screen, which may continue in the next line."""
+    """Yield (start, end) of each line end that may be only a wrap: the line before it fills the terminal's width."""
     lines = [line.strip(_FRAME) for line in text.split("\n")]
     full = max(max(map(len, lines)) - _ROOM, _NARROWEST)
     for line, match in zip(lines, _WRAP.finditer(text), strict=False):

@@ -208,7 +208,7 @@ class TreeAncestry(Ancestry):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family: of the project at `root`, and of each folder with a log of it."""
+        """Return the logs of a session's family, in the project at `root` and in all folders with a log of it."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         projects: dict[str, Path] = {}

@@ -102,8 +102,7 @@ class Fold(ABC):
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         """Return all present and former names of the session."""
-        names: list[str] = self.facts.get("names", [])
-        return names
+        return list[str](self.facts.get("names", []))
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
         """Return the session's title. A fork's is made from its own prompts, not from its parent's."""
@@ -124,8 +123,7 @@ class Fold(ABC):
 
     def family(self, turns: tuple[Turn, ...]) -> str:
         """Return the id that a session and all its forks have in common; empty if it is unknown."""
-        root: str = self.facts.get("root", "")
-        return root
+        return str(self.facts.get("root", ""))
 
     def last_activity(self) -> str:
         """Return the time of the last message or action; the log file's time if no record has one."""

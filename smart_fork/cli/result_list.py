@@ -391,7 +391,7 @@ def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
 
 
 def _fzf_lines(rows: Sequence[PickerRow]) -> str:
-    """Return the rows as lines for fzf. It hides the first two columns: the session, and an option of `show`."""
+    """Return the rows as lines for fzf. fzf hides the first two columns: the id, and where `show` opens."""
     parts = [(row, f"--context={CONTEXT}" if row.at is None else f"--at={row.at}") for row in rows]
     return "".join(f"{row.session}\t{at}\t{line}\n" for (row, at), line in zip(parts, shown(rows), strict=True))
 

@@ -253,10 +253,12 @@ class Tracking:
         return Tracked() if self._other(found) else found
 
     def found(self) -> Tracked:
-        """Read the tracking file, even one for another project or server. Without it, return empty tracking data.
+        """Read the tracking file (a project's aliases for shared sessions). Without a file, return empty data.
+
+        The file may be for another project or server; callers check that.
 
         Raises:
-            SmartForkError: the file is damaged, or came with the repository.
+            SmartForkError: the file is damaged, or is committed in the repository, so that others wrote it.
         """
         self._refuse_if_it_leads_elsewhere()
         try:

@@ -101,7 +101,7 @@ def _task_end(task: Mapping[str, Any], name: str) -> log_tail.Steps:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in records. Each record of one message has the count up to that record."""
+    """Yield the token counts of each answer's records. The last record of a message has the count of all of it."""
     for record in records:
         message = dict_in(record.get("message"))
         if record.get("type") == "assistant":

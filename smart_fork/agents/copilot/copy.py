@@ -71,10 +71,9 @@ class CopilotCopy(Copy):
     def _own(self, record: Record) -> Record:
         """Return `record` for the copy: the session's first event gets the copy's id and directory."""
         if record.get("type") == "session.start":
-            place = (
-                {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(record_reader.data_of(record).get("context"))
-            )
-            record["data"] = record_reader.data_of(record) | {"sessionId": self._new.id, "context": place}
+            data = record_reader.data_of(record)
+            place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(data.get("context"))
+            record["data"] = data | {"sessionId": self._new.id, "context": place}
         return record
 
     def last(self) -> Iterator[bytes]:

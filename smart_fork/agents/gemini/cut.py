@@ -180,9 +180,10 @@ def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
 
 
 def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
-    """Remove messages from a record's ``$set`` list, or else descriptions of the conversation. Return True if changed.
+    """Remove messages whose ids are in `names` from a record's ``$set`` list. Return True if the record changed.
 
-    The title of a copy by smart-fork stays, unless it quotes a text in `quoted`.
+    A record without this list describes the conversation, for example by a title: that is removed. The title of a copy
+    by smart-fork stays, unless it quotes a text in `quoted`.
     """
     changes = record.get("$set")
     if not isinstance(changes, dict):

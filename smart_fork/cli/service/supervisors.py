@@ -142,7 +142,7 @@ class Launchd:
         return UnitState(loaded=True, running=said.get("state") == "running", pid=number, ended=ended)
 
     def _others(self) -> Iterator[tuple[str, Path]]:
-        """Yield name and file of each other launchd job that runs this home's service, on the same port."""
+        """Yield (name, file) of each other launchd job that runs the service for the same SMART_FORK_HOME."""
         for path in sorted(self.path.parent.glob("*.plist")):
             try:
                 label = other_label(path.read_bytes(), state_home(), self._label)

@@ -40,9 +40,8 @@ def log_in(
     given = (invite or _asked_for()).strip()
     with Client(stored_logins.Account(origin, "", "")) as client:
         said = client.login(given, socket.gethostname() or "unknown", stored_logins.pending_token(origin, given))
-    stored_logins.remember(
-        stored_logins.Account(origin, said.user, said.token, stored_logins.renewal_after(said.expires_at))
-    )
+    renewal = stored_logins.renewal_after(said.expires_at)
+    stored_logins.remember(stored_logins.Account(origin, said.user, said.token, renewal))
     if not printed_as_json({"server": origin, "user": said.user, "scope": said.scope}):
         out.print(plain(f"You are {said.user} on {origin}."))
 
@@ -51,9 +50,9 @@ def _asked_for() -> str:
     """Return an invitation, typed without showing it, or from standard input."""
     if sys.stdin.isatty():
         return str(typer.prompt("Invitation", hide_input=True, err=True))
-    if given := sys.stdin.readline(1_000).strip():
-        return given
-    raise Usage("Which invitation?", "smart-fork team login URL INVITATION")
+    if not (given := sys.stdin.readline(1_000).strip()):
+        raise Usage("Which invitation?", "smart-fork team login URL INVITATION")
+    return given
 
 
 @app.command("logout")
@@ -270,12 +269,8 @@ def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
     except ValueError as error:
         raise Usage("This is not a token number.") from error
     dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
-    here = (
-        where.data
-        or dsn
-        or (where.server is None and (ServerLocation().folder.exists() or not stored_logins.has_login()))
-    )
-    if here:
+    own_server = where.server is None and (ServerLocation().folder.exists() or not stored_logins.has_login())
+    if where.data or dsn or own_server:
         check_installed(embedded=False)
         from smart_fork.team.server.app import carry_out_locally
 

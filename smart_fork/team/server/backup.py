@@ -163,9 +163,10 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Return the withdrawals in the database that a restore replaces; none if it has no tables yet.
+    """Return the withdrawn messages that the database lists; none if the database has no tables yet.
 
-    Raise `ProgramFailed` if the withdrawals cannot be read, so a restore would bring back withdrawn text.
+    A restore replaces this database. Raise `ProgramFailed` if the list cannot be read: without the list, the restore
+    would bring withdrawn text back.
     """
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:

@@ -30,8 +30,8 @@ WRITTEN = json.loads(Path(CATALOGUE).read_bytes())
 ASKED = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "ping")
 #: What Python itself has imported by then, and what may be added to it: a dozen small modules.
 THIN = {
-    "__future__", "_collections", "_functools", "_json", "_operator", "_sre", "collections", "copyreg", "enum", "functools",
-    "itertools", "json", "json.decoder", "json.encoder", "json.scanner", "keyword", "operator", "re", "re._casefix",
+    "__future__", "_collections", "_functools", "_json", "_operator", "_sre", "atexit", "collections", "copyreg", "enum",
+    "functools", "gc", "itertools", "json", "json.decoder", "json.encoder", "json.scanner", "keyword", "operator", "re", "re._casefix",
     "re._compiler", "re._constants", "re._parser", "reprlib", "types",
     "smart_fork", "smart_fork.__main__", "smart_fork.cli", "smart_fork.cli.program",
     "smart_fork.cli.mcp_handshake",
