@@ -28,7 +28,7 @@ from smart_fork.forking.branch import branch as branch_session
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BranchRequest, Budget, ForkRequest, parse_amount
 from smart_fork.workers.messages import message_worker
-from smart_fork.workers.roster import read_worker, wait_workers
+from smart_fork.workers.observation import read_worker, wait_workers
 from smart_fork.workers.termination import close_workers
 
 if TYPE_CHECKING:

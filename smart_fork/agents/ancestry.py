@@ -23,7 +23,7 @@ from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.record_reader import read
 from smart_fork.agents.tree import Chain, Tree, parent_of
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.workers.registry_file import has_registry, registry_file
+from smart_fork.workers.registry_path import has_registry, registry_file
 
 #: The first message of a log is among this many records.
 HEAD_RECORDS = 500

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indexer.transcripts.base import AgentAdapter, Agents
 from smart_fork.agents import AGENTS, repository_sessions
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 #: The adapters for the agents' own logs, without sessions in repositories.
 OWN = Agents(*(agent.reader for agent in AGENTS))

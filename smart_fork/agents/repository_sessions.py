@@ -59,9 +59,9 @@ def are_listed() -> bool:
 
 
 def note(directory: Path) -> bool:
-    """List the sessions in the repository of `directory`, unless a list exists. Return True if a new list was made.
+    """List the sessions that are stored in a repository, such as checkpoints, unless smart-fork has such a list.
 
-    For nearly all clones this only looks at a few files.
+    Return True if a new list was made. In a repository without stored sessions, only a few files are looked at.
     """
     if Setting.CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
         return False

@@ -155,9 +155,10 @@ _BEGUN = late(r"(?m)^backgrounded · (\w+)")
 
 
 class BackgroundSession(NamedTuple):
-    """A background session as its agent lists it. `runs` is False for one that has just begun.
+    """A background session as its agent lists it.
 
-    `over` is True if it has ended; `asks` says which answer it waits for.
+    `runs` is True while it has a process: not yet directly after the start. `over` is True if it has ended. `asks` is
+    what it waits for, such as a permission; empty if it waits for nothing.
     """
 
     session_id: str

@@ -37,7 +37,7 @@ from smart_fork.doctor import RUN_INDEX, Check, Checked, run_checks
 from smart_fork.finding.index_access import unavailable
 from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.search import embedded, search
-from smart_fork.workers.registry_file import registry_file
+from smart_fork.workers.registry_path import registry_file
 
 
 def doctor(

@@ -24,7 +24,7 @@ from smart_fork.finding.sessions import is_session
 from smart_fork.finding.team_sessions import is_shared
 from smart_fork.snippets import in_words, quoted
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_view import Hit

@@ -31,8 +31,8 @@ from smart_fork.hooks import recall_switch
 from smart_fork.snippets import ago
 from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import WorkerState
-from smart_fork.workers.registry_file import has_registry
-from smart_fork.workers.roster import list_workers
+from smart_fork.workers.observation import list_workers
+from smart_fork.workers.registry_path import has_registry
 
 
 @value

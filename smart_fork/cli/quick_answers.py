@@ -21,7 +21,7 @@ from indexer.project import project_of
 from indexer.safe_files import index_db
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.short_ids import harmless, is_id, short
-from smart_fork.workers.registry_file import registry_file
+from smart_fork.workers.registry_path import registry_file
 
 #: The variable that the shell scripts of `--install-completion` set.
 VARIABLE = "_SMART_FORK_COMPLETE"

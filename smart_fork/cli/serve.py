@@ -39,7 +39,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the service in this terminal: MCP over HTTP, a fresh index, and the page. Ctrl-C ends it."""
-    from smart_fork.cli.service.lifetime import serve as run
+    from smart_fork.cli.service.listening import serve as run
 
     if (there := find_service()) is not None:
         say(f"The service is already running: {there.address.url} (process {there.address.pid})")

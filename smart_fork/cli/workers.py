@@ -20,7 +20,7 @@ from smart_fork.workers import termination as trees
 from smart_fork.workers.answers import Compared
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.messages import message_worker
-from smart_fork.workers.roster import list_workers, read_worker, wait_workers
+from smart_fork.workers.observation import list_workers, read_worker, wait_workers
 
 if TYPE_CHECKING:
     from smart_fork.workers.answers import WorkerClosed, WorkerState

@@ -47,7 +47,7 @@ from smart_fork.forking.handover_text import delete_leftover_logs
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 log = logging.getLogger(__name__)
 

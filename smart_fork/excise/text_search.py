@@ -30,7 +30,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.excise.answer import Remnant
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.registry_file import registry_file
+from smart_fork.workers.registry_path import registry_file
 
 #: Words that a user could search for.
 _WORD = re.compile(r"\w{3,64}")

@@ -371,7 +371,7 @@ def _first(family: str, above: dict[str, str]) -> str:
 
 
 def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
-    """Return sessions of other families (a session and its forks) that share content, by a hand-over or a merge."""
+    """Return the sessions that share content with `session`, but are no forks of it: it was handed over or merged."""
     ties = [{one.session_id, one.source_session_id} for one in session_origins.handovers()]
     if not ties:
         return ()

@@ -35,7 +35,7 @@ from smart_fork.repository.history import AboutProject, branch_at, described
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 log = logging.getLogger(__name__)
 

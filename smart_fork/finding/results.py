@@ -41,7 +41,7 @@ from smart_fork.finding.session_view import (
     resumed_part,
 )
 from smart_fork.snippets import printable
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 if TYPE_CHECKING:
     from indexer.store.sqlite import Store
@@ -203,7 +203,7 @@ def _hit(
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:
-    """Return the ids of a session, its family and its parent, which tell if it continues another person's session."""
+    """Return the ids of a session, its root and its parent: a teammate's among them means that it continues hers."""
     return row.session_id, row.root_id, row.parent_id
 
 

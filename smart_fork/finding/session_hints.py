@@ -44,7 +44,7 @@ from smart_fork.repository.git import Repository
 from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 from smart_fork.workers.session_matching import worker_of
 
 TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160

@@ -105,7 +105,7 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """Return a session with the directory of `project`, if only the commit in its log puts it there."""
+    """Return a session. If only its commit shows that it belongs to `project`, give it that project's directory."""
     if project is None or (one.cwd and _counts(one)) or not _has_head(one, project):
         return one
     where: Inferred = "commit"

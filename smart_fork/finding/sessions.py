@@ -30,7 +30,7 @@ from smart_fork.finding.session_view import CommitsMade, Conversation, Exported,
 from smart_fork.snippets import minute, printable, quoted
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 MIN_PREFIX = 8
 #: A line in a message that looks like the heading of a message.

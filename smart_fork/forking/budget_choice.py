@@ -21,7 +21,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.forking.exchange_parts import Costs, Dependencies, ExchangeUnit, ToolStep, marker, plain, title, units
+from smart_fork.forking.budget_parts import Costs, Dependencies, ExchangeUnit, ToolStep, marker, plain, title, units
 from smart_fork.forking.request import MATCH, Budget
 from smart_fork.forking.results import Kept, SelectedExchange, Selection
 
@@ -206,7 +206,7 @@ class Chooser:
         return choice
 
     def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the last edits of the exchange in `added`, as many as fit into `bound` tokens."""
+        """Return `choice` with the last file edits of the exchange `added.place` that fit into `bound` tokens."""
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 

@@ -18,8 +18,8 @@ from smart_fork.finding import sessions
 from smart_fork.finding.ranking import MIN_NAMED_SCORE, ExchangeEvidence
 from smart_fork.finding.session_view import resumed_part, score_in_words
 from smart_fork.forking.budget_choice import Chooser, Selected, within
+from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.copies import ForkPoint, MergedPart, beginning_with, last_branch_point, point_at
-from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.handover import Handover, beyond, handover, joined
 from smart_fork.forking.handover_text import whence
 from smart_fork.forking.request import MATCH, Budget, ForkRequest

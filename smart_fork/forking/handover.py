@@ -22,8 +22,8 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.record_conversion import HomePlace, Utterance
+from smart_fork.forking.budget_parts import marker, plain
 from smart_fork.forking.copies import SessionCopy, is_others, write_branch
-from smart_fork.forking.exchange_parts import marker, plain
 from smart_fork.forking.handover_text import (
     QUOTED_DATA_NOTICE,
     SAID_CHARACTERS,

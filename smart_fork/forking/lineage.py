@@ -32,7 +32,7 @@ from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.liveness import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 
 if TYPE_CHECKING:
     from indexer.store.base import SeenFile, SessionRow

@@ -26,8 +26,8 @@ from smart_fork.finding.session_view import BUDGET_TOKENS
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.budget_choice import Chooser, Selected, within
+from smart_fork.forking.budget_parts import Costs, costs
 from smart_fork.forking.copies import ForkPoint, brought_back, is_borrowed, last_branch_point, refuse_without_log
-from smart_fork.forking.exchange_parts import Costs, costs
 from smart_fork.forking.fork_content import IntentEvidence, content_of, gathered, hand_over_to, merged
 from smart_fork.forking.request import MATCH, Amount, Budget, ForkRequest, check
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
@@ -195,7 +195,7 @@ def _compared(
     prepared: PreparedWorker,
     answers: IntentEvidence | None,
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Return the price of a fork of one session and, in a dry run, the other ways to fork it. A merge has neither."""
+    """Return a fork's price in tokens and, in a dry run, other ways to fork. A merge of sessions has neither."""
     if request.merge:
         return None, ()
     loads, handover = loads_of(session), content.handover

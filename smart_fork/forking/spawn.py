@@ -39,7 +39,7 @@ from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Registry, WorkerKind, WorkerRecord
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 from smart_fork.workers.terminals import choose_place
 
 if TYPE_CHECKING:

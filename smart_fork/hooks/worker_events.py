@@ -28,7 +28,7 @@ from smart_fork.agents.settings import Hooks
 from smart_fork.errors import Usage
 from smart_fork.snippets import plain_name, time_of
 from smart_fork.workers.registry import Registry, Status, WorkerRecord
-from smart_fork.workers.registry_file import registry_file
+from smart_fork.workers.registry_path import registry_file
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName

@@ -21,9 +21,9 @@ from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.answers import WorkerState
 from smart_fork.workers.comparison import grouped_by_start
+from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.registry_file import has_registry
-from smart_fork.workers.roster import Observation, WorkerReader
+from smart_fork.workers.registry_path import has_registry
 from smart_fork.workers.terminals import place_of
 
 

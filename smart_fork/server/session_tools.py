@@ -39,7 +39,7 @@ from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.server import tasks
 from smart_fork.server.calls import ToolCaller, progress_callback, project_for, sent_arguments
 from smart_fork.server.choice_form import Unanswered, choice_form
-from smart_fork.server.tools import brief as briefly
+from smart_fork.server.tool_construction import brief as briefly
 from smart_fork.system import call_context
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from smart_fork.system.processes import Clock, Machine, Processes
 from smart_fork.workers.answers import Compared, WorkerClosed, WorkerMessaged, WorkerRead, WorkerState, WorkersWaited
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker as send_message
-from smart_fork.workers.roster import list_workers as known_workers
-from smart_fork.workers.roster import read_worker as last_exchanges
-from smart_fork.workers.roster import wait_workers as wait_for_workers
+from smart_fork.workers.observation import list_workers as known_workers
+from smart_fork.workers.observation import read_worker as last_exchanges
+from smart_fork.workers.observation import wait_workers as wait_for_workers
 from smart_fork.workers.termination import close_workers as end_workers
 
 if TYPE_CHECKING:

@@ -141,13 +141,13 @@ def create_base(
     *,
     name: str,
 ) -> tuple[wire.SessionInfo, bool]:
-    """Create a branch or fork on the server with the records that `one` has in common with its parent, `source_id`.
+    """Create a shared session on the server with the records that session `one` has in common with `source_id`.
 
-    A session that an interrupted command created is used. Return the session, and True if this call created it.
+    If an interrupted command has created it already, use that one. Return it, and True if this call created it.
 
     Raises:
-        NotFound: the parent session is gone.
-        Conflict: the parent session begins with other records.
+        NotFound: the parent session `source_id` is gone.
+        Conflict: the parent session begins with other records than `one`.
     """
     if (there := begun.existing_session()) is not None:
         child, created = update_description(project, there.session, description), False

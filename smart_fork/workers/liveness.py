@@ -20,7 +20,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
-from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.registry_path import has_registry
 from smart_fork.workers.session_matching import find_sessions
 from smart_fork.workers.terminals import Panes, place_of
 from smart_fork.workers.worker_terminal import location_of

@@ -33,8 +33,8 @@ from smart_fork.forking.preconditions import Occupation, provisions
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.answers import WorkerMessaged
+from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.roster import Observation, WorkerReader
 from smart_fork.workers.terminals import place_of
 from smart_fork.workers.worker_terminal import (
     SCREEN_SECONDS,

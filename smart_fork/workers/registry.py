@@ -24,7 +24,7 @@ from indexer.values import Value, json_in, list_in
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage, advice
 from smart_fork.snippets import quoted, storable
 from smart_fork.system import call_context
-from smart_fork.workers.registry_file import has_registry, registry_file
+from smart_fork.workers.registry_path import has_registry, registry_file
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8

@@ -29,8 +29,8 @@ from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.answers import WorkerClosed
 from smart_fork.workers.comparison import note_outcomes
 from smart_fork.workers.liveness import is_alive, tree_of, undo_cut_off
+from smart_fork.workers.observation import require
 from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
-from smart_fork.workers.roster import require
 from smart_fork.workers.terminals import place_of
 from smart_fork.workers.worker_terminal import location_of
 

@@ -21,8 +21,8 @@ from smart_fork.excise import Request, cut, rollback
 from smart_fork.finding import sessions
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.forking.budget_choice import Chooser, within
+from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.copies import write_branch
-from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.request import Budget
 from smart_fork.sharing.outgoing import prepare
 from tests.support.cases import thorough_except_first

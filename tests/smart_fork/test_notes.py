@@ -18,7 +18,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding import session_notes
 from smart_fork.repository.worktree import Worktree
-from smart_fork.server.tools import brief
+from smart_fork.server.tool_construction import brief
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry

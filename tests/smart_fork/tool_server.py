@@ -11,7 +11,7 @@ from mcp.server.mcpserver.tools import Tool
 from indexer.default_embedder import Embedder
 from smart_fork import server
 from smart_fork.server import Server
-from smart_fork.server.tools import asynchronous, strict
+from smart_fork.server.tool_construction import asynchronous, strict
 
 _made: dict[Any, Tool] = {}
 

@@ -256,7 +256,7 @@ _BLOCKS = {
 
 
 class ClaudeConverter(ClaudeCodec, Converter):
-    """Converts Claude Code's records for sharing with teammates, without the ids of parent records."""
+    """Converts Claude Code's records to those that are shared with teammates. They do not name the record before."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     free = frozenset({"input", "toolUseResult", "structuredContent"})

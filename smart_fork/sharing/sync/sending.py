@@ -55,9 +55,9 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class SyncedCopy:
-    """A copy on this machine of a remote session. `source` and `shared` are its id and digest on the remote.
+    """A copy on this machine of a session on the remote, which has the id `source` and the digest `shared` there.
 
-    `count` and `digest` describe the records of the copy's log when it was written.
+    `count` and `digest` are of the records with which the copy's log began, so that later changes can be seen.
     """
 
     source: str

@@ -221,7 +221,7 @@ def test_the_answer_imports_little(indexed, shop, how):
         "smart_fork.__main__",
         "smart_fork.errors",
         "smart_fork.workers",
-        "smart_fork.workers.registry_file",
+        "smart_fork.workers.registry_path",
         "smart_fork.cli",
         *(f"smart_fork.cli.{name}" for name in ("command_table", "program", "quick_answers", "short_ids")),
     }

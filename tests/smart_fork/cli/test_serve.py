@@ -23,8 +23,8 @@ from tests.smart_fork.test_docs import assert_documented
 SCRIPT = """
 import sys, threading
 from smart_fork.cli.main import main
-from smart_fork.cli.service import lifetime
-lifetime.serve = lambda *_, **__: threading.Thread(target=threading.Event().wait).start()
+from smart_fork.cli.service import listening
+listening.serve = lambda *_, **__: threading.Thread(target=threading.Event().wait).start()
 sys.argv = ["smart-fork", "serve"]
 main()
 """

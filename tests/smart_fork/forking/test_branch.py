@@ -23,8 +23,8 @@ from smart_fork.forking.copies import SessionCopy
 from smart_fork.forking.start import resume_written
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
+from smart_fork.workers.observation import list_workers
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import list_workers
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import (

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-from smart_fork.forking.exchange_parts import Dependencies, costs, units
+from smart_fork.forking.budget_parts import Dependencies, costs, units
 from smart_fork.forking.request import MATCH, Budget
 from tests.smart_fork.forking.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log

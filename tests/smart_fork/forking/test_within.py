@@ -21,8 +21,8 @@ from smart_fork.excise.cut_plan import broken_links, calls_without_result, resul
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.budget_choice import Chooser, within
+from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.copies import write_branch
-from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, Budget, ForkRequest, parse_amount, parse_numbers
 from tests.smart_fork.forking.test_copies import NOW
@@ -431,10 +431,10 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
 
 
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
-    from smart_fork.forking import exchange_parts
+    from smart_fork.forking import budget_parts
 
-    told, plainly = [], exchange_parts.plain
-    monkeypatch.setattr(exchange_parts, "plain", lambda text: told.append(text) or plainly(text))
+    told, plainly = [], budget_parts.plain
+    monkeypatch.setattr(budget_parts, "plain", lambda text: told.append(text) or plainly(text))
 
     distil(long_session, Budget(900), speaking(1))
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from smart_fork.cli.service import lifetime as listening
+from smart_fork.cli.service import listening
 from smart_fork.cli.service.client import find_service
-from smart_fork.cli.service.lifetime import addresses, listen, serve
+from smart_fork.cli.service.listening import addresses, listen, serve
 from smart_fork.errors import ProgramFailed, Usage
 
 NAMES = ("0.0.0.0", "::", "0", "", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "0x0", "000.0.0.0")  # noqa: S104

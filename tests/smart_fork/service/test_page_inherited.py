@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.page.worker_board import Inherited, inherited
 from smart_fork.snippets import in_words
+from smart_fork.workers.observation import WorkerReader
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import WorkerReader
 from tests.smart_fork.service.test_page import DONE, RETRY
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

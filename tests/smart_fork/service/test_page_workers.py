@@ -15,8 +15,8 @@ from smart_fork.page import routes
 from smart_fork.page.renderer import NAME_CHARACTERS, worker_title
 from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
+from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import Observation, WorkerReader
 from tests.smart_fork import agent_screens
 from tests.smart_fork.fake_agents import AGENT
 from tests.smart_fork.fake_tmux import Stage

@@ -19,8 +19,8 @@ from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import is_alive
+from smart_fork.workers.observation import WorkerReader
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import WorkerReader
 from smart_fork.workers.terminals import PLACES, choose_place
 from smart_fork.workers.worker_terminal import BackgroundPlace, WorkerLocation
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, plan_of

@@ -7,10 +7,10 @@ import pytest
 from indexer.values import seconds_in as moment
 from smart_fork.agents.log_tail import Activity, Tail
 from smart_fork.agents.qwen.command import QwenScreen
-from smart_fork.workers import roster
+from smart_fork.workers import observation
 from smart_fork.workers.liveness import BECOMING_SECONDS, STARTING_SECONDS
+from smart_fork.workers.observation import Observation, WorkerReader, list_workers, read_worker
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import Observation, WorkerReader, list_workers, read_worker
 from tests.smart_fork import agent_screens
 from tests.smart_fork.fake_tmux import AT_START, LATER, LATEST, PANE, PID, STARTED, Stage
 
@@ -98,7 +98,7 @@ def test_an_answer_that_was_broken_off_without_a_word_in_the_log_is_seen_on_the_
     """Qwen Code leaves such logs."""
     stage.asked("go")
     stage.terminal.screen = "> Type your message"
-    monkeypatch.setattr(roster.AGENTS, "screen_of", lambda _: QwenScreen())
+    monkeypatch.setattr(observation.AGENTS, "screen_of", lambda _: QwenScreen())
     monkeypatch.setattr(stage.around.clock, "now", lambda: moment(LATER) + after)
 
     assert expected == look(stage).status
@@ -146,7 +146,7 @@ def test_a_text_is_the_last_word_when_nothing_follows_for_a_while(stage):
 
     stage.clock.time = written + 1
     assert "working" == look(stage).status
-    stage.clock.time = written + roster.SETTLED_SECONDS
+    stage.clock.time = written + observation.SETTLED_SECONDS
     assert "idle" == look(stage).status
 
 

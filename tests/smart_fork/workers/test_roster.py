@@ -10,8 +10,7 @@ from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.workers.comparison import compare
-from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import (
+from smart_fork.workers.observation import (
     ANSWERED_SECONDS,
     MESSAGE_CHARACTERS,
     READ_CHARACTERS,
@@ -20,6 +19,7 @@ from smart_fork.workers.roster import (
     read_worker,
     wait_workers,
 )
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.fake_tmux import LATER, LATEST, PANE, PID, STARTED, USAGE, Stage
 

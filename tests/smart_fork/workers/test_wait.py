@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.errors import NotFound, Usage
+from smart_fork.workers.observation import LATEST_SECONDS, SOON_SECONDS, wait_workers
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import LATEST_SECONDS, SOON_SECONDS, wait_workers
 from tests.smart_fork import agent_screens
 from tests.smart_fork.fake_tmux import LATER, LATEST, Script, Stage
 

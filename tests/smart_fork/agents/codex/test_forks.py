@@ -11,7 +11,7 @@ from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log_files import CodexAdapter
-from smart_fork.forking.exchange_parts import costs
+from smart_fork.forking.budget_parts import costs
 from tests.indexer.transcripts.records import (
     codex_log,
     codex_path,

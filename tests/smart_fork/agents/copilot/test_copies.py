@@ -17,7 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.exchange_parts import costs
+from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.family import parents
 from smart_fork.system.processes import Machine, Processes
 from tests.indexer.transcripts.records import SESSION, id_of, read_copilot, texts

@@ -15,7 +15,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession, second_name
 from smart_fork.agents.gemini.log_files import GeminiAdapter, project_for
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.forking.exchange_parts import costs
+from smart_fork.forking.budget_parts import costs
 from smart_fork.system.processes import Machine, Processes
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, listed, ran, read_gemini, spoken, texts
 from tests.smart_fork.agents.gemini.test_log import fixture

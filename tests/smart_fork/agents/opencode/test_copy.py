@@ -14,7 +14,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, MergedCopy, NewSession
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.forking.exchange_parts import costs
+from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.family import parents
 from smart_fork.system.processes import Machine
 from tests.smart_fork.agents.opencode.database import COMPACTED, FORK, TAKEN_BACK, TOOLS, change, make, take
