@@ -44,7 +44,7 @@ thorough: $(STAMP) ## further cases of what `make test` tries, which take long; 
 	@.ci/programs
 	$(BIN)/pytest $(PARALLEL) -m 'thorough or hypothesis' $(ARGS)
 
-quick: $(STAMP) ## most tests, in two minutes: those that run no agent and are not marked as slow
+quick: $(STAMP) ## most tests, in three minutes: those that run no agent and are not marked as slow
 	$(BIN)/pytest $(PARALLEL) -n logical -m 'not e2e and not slow and not thorough' $(ARGS)
 
 coverage: ARGS += --cov # apart, for it makes the suite slower
