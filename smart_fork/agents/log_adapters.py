@@ -78,8 +78,7 @@ class LogAdapter(OwnLogs):
         return record_reader.glance(self.tree, path)
 
     def time_of(self, file: LogFile) -> str:
-        moment: str = self.tree(file.path, None, keep_raw=False).note_end()
-        return moment
+        return str(self.tree(file.path, None, keep_raw=False).note_end())
 
 
 class TreeAdapter(LogAdapter):

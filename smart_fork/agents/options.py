@@ -17,7 +17,7 @@ from indexer.lazy import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldInput:
-    """How a request's field is entered: `help` is for people, `described` for models, `types` are the accepted types.
+    """The texts and types of a request's field. `help` is for people, `described` for models, `types` are accepted.
 
     A field without `described` is not accepted in JSON, and one without `help` not on the command line. `key` and
     `flags` come from the field's name, unless they are set; with the flag ``--no-…`` alone, a true field becomes

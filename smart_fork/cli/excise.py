@@ -14,7 +14,6 @@ from indexer import state
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots as kept_snapshots
-from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, among, option
@@ -30,15 +29,7 @@ from smart_fork.cli.output import (
     working,
 )
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise import erasure, transcript
 from smart_fork.excise.answer import CutRequest
-from smart_fork.excise.cutting import branch as copy_without
-from smart_fork.excise.cutting import cut as cut_out
-from smart_fork.excise.cutting import rollback as roll_back
-from smart_fork.excise.suggestions import suggest as suggested
-from smart_fork.excise.verification import check
-from smart_fork.finding import sessions
-from smart_fork.finding.results import title
 
 if TYPE_CHECKING:
     from indexer.log_changes import Progress
@@ -74,6 +65,8 @@ def list_turns(  # noqa: PLR0917 - typer's way
     composer: ComposerOption = "",
 ) -> None:
     """List the turns of a session with their numbers."""
+    from smart_fork.excise import transcript
+
     path = transcript.locate_transcript(reference or session, tool)
     if composers:
         found = AGENTS.cutter_of(transcript.auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
@@ -110,6 +103,8 @@ def cut(
     composer: ComposerOption = "",
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
+    from smart_fork.excise.cutting import cut as cut_out
+
     turns = asked.turns
     if (asked.ids or asked.secrets) and turns and session is None and reference is None and not _means_turns(turns):
         turns, session = "", turns  # with --id or --secrets the only word is the session
@@ -136,11 +131,13 @@ def verify(
     tool: ToolOption = AGENTS.AUTO,
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
+    from smart_fork.excise import erasure, verification
+
     if erase:
         with working("erasing"):
             erasure.erase_again(reference or session, tool)
     with working("searching"):
-        found = check(reference or session, tool)
+        found = verification.check(reference or session, tool)
     copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
     found = replace(found, words_found=_hinted(found.words_found), copies=copies)
     if not printed_as_json(found):
@@ -184,6 +181,8 @@ def rollback(
     force: Annotated[bool, "Roll back even if the session has continued."] = False,
 ) -> None:
     """Undo a cut, byte for byte."""
+    from smart_fork.excise.cutting import rollback as roll_back
+
     if not listing and snapshot is None:
         raise Usage("Which snapshot?", "`smart-fork excise rollback --list` lists them.")
     if listing:
@@ -236,6 +235,8 @@ def suggest(
     tool: ToolOption = AGENTS.AUTO,
 ) -> None:
     """Suggest what to cut, with reasons and savings."""
+    from smart_fork.excise.suggestions import suggest as suggested
+
     with working("reading the session"):
         found = suggested(reference or session, tool)
     if printed_as_json(found):
@@ -255,6 +256,8 @@ def branch_without(
 
     `turns` are ranges such as ``5-7,9``, `ids` are turns by id.
     """
+    from smart_fork.excise.cutting import branch as copy_without
+
     if not reference:
         raise Usage("Of which session?", "Name the session to branch.")
     target = cwd.resolve() if cwd else None
@@ -277,8 +280,10 @@ def _hinted(words: Sequence[str]) -> tuple[str, ...]:
 
 def _means_turns(text: str) -> bool:
     """Return True if the only argument is a range of turns, such as ``5-7``, and no session's id."""
+    from smart_fork.finding.sessions import is_session
+
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
-    return digits and not sessions.is_session(text)
+    return digits and not is_session(text)
 
 
 def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
@@ -341,6 +346,8 @@ def forget(
     yes: YesOption = False,
 ) -> None:
     """Remove everything that smart-fork keeps of a session, for good. The agent's own log stays."""
+    from smart_fork.excise import erasure
+
     if not (undo or yes):
         _ask(session)
     with working("indexing it again" if undo else "erasing"):
@@ -370,6 +377,9 @@ def _ask(reference: str) -> None:
     Raises:
         Usage: stdin is no terminal, or the command answers in JSON.
     """
+    from smart_fork.finding import sessions
+    from smart_fork.finding.results import title
+
     located = sessions.locate(reference)
     if wants_json() or not sys.stdin.isatty():
         raise Usage("A forgotten session cannot be restored", "Add --yes to do it without a question.")
@@ -383,6 +393,8 @@ def _ask(reference: str) -> None:
 
 def _shared(path: Path, agent: str) -> str | None:
     """Return the id under which the team shares the log at `path`; `None` if it is not shared."""
+    from smart_fork.agents.log_readers import READERS
+
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.sharing.received_logs import pushed_as

@@ -125,7 +125,7 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """How complete the index was for an answer. `seconds_left` estimates when everything is embedded."""
+    """The completeness of the index for an answer. `seconds_left` estimates when everything is embedded."""
 
     sessions: int
     chunks: int

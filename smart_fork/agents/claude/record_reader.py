@@ -225,8 +225,7 @@ class ClaudeTree(Tree):
             self.facts["cached_for"] = min(named)
         elif count(usage.get("cache_creation_input_tokens")) or not count(usage.get("cache_read_input_tokens")):
             self.facts["cached_for"] = 0
-        known: int = self.facts.get("cached_for", 0)
-        return known
+        return int(self.facts.get("cached_for", 0))
 
     def _user(self, record: Record, identity: str, line: Line) -> Turn:
         said, _, results, *_ = CODEC.decode(record)

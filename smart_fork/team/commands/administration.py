@@ -268,7 +268,7 @@ def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
         wanted = wire.Administer.model_validate(asked)
     except ValueError as error:
         raise Usage("This is not a token number.") from error
-    dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
+    dsn = _dsn_of(where)
     own_server = where.server is None and (ServerLocation().folder.exists() or not stored_logins.has_login())
     if where.data or dsn or own_server:
         check_installed(embedded=False)
