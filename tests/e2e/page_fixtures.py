@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 HERE = Path(__file__).parent
+#: Until a page was drawn once, what is only laid out where it is seen (`content-visibility`) has no text.
+DRAWN = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 #: The browser that runs now, and what ends it.
 _RUNNING: list[tuple[Browser, Any]] = []
 _OPEN = ExitStack()
@@ -72,6 +74,8 @@ def opened(served: DemoService, running) -> Iterator[Callable[..., Page]]:
             stack.callback(lambda: pytest.fail(f"{path}: {watch.seen}") if watch.seen else None)
             page = context.new_page()
             page.goto(served.url + path)
+            if how.get("java_script_enabled", True):
+                page.evaluate(DRAWN)
             page.watch = watch
             return page
 

@@ -26,7 +26,7 @@ from tests.e2e.scenario import (
     settled,
     unlike_any_other,
 )
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import alive, wait_until
 
 pytestmark = pytest.mark.e2e
 PERSONS = "77777777-7777-4777-8777-777777777777"
@@ -141,6 +141,9 @@ def persons(copilot: Machine) -> Path:
     copilot.smart_fork("wait", new["worker_id"])
     log = copilot.home / f".copilot/session-state/{session}/events.jsonl"
     wait_until(lambda: "session.shutdown" in log.read_text(), "the end of what was begun")
+    notes = log.parent.glob("inuse.*.lock")
+    holders = [int(note.name.split(".")[1]) for note in notes]
+    wait_until(lambda: not any(map(alive, holders)), "the process to end: what it writes last is not its end")
 
     os.utime(log, (0, log.stat().st_mtime - 60))  # who has just written to it may still be there
     resumed = ours(copilot, "resume", session, "--in", "process", "--", MORE)

@@ -391,7 +391,7 @@ def test_hostile_text_is_text(served, opened):
     for path in ("/families", "/?q=release+the+kraken", *shown):
         page.goto(served.url + path)
 
-        assert '<script>alert("said")</script>' in page.inner_text("main"), path
+        assert '<script>alert("said")</script>' in page.text_content("main"), path
         assert page.locator("script").count() == page.locator("script[src^='/static/']").count()
         assert 0 == page.locator("main img, main iframe, [onload], [onerror], [onfocus]").count()
         assert not re.search("[\x1b\u202e]", page.content())
