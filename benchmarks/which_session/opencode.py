@@ -23,7 +23,7 @@ def records(text: bytes) -> Iterator[tuple[float, dict[str, Any], str]]:
     Nothing of a sub-agent's session is yielded.
     """
     from smart_fork.agents.opencode.database import in_file
-    from smart_fork.agents.opencode.record_reader import of_document
+    from smart_fork.agents.opencode.session_reader import of_document
 
     document = in_file(text).document
     _number((document or {}).get("messages", ()))

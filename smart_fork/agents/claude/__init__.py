@@ -25,6 +25,6 @@ class Claude(Agent):
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
     facets = usual_facets(
-        "worker_sessions", screen="smart_fork.agents.screen:Screen", tail="tail:TAIL",
+        "worker_sessions", screen="smart_fork.agents.screen:Screen", tail="live_status:TAIL",
         background="smart_fork.agents.start_command:Background",
     )  # fmt: skip

@@ -11,7 +11,7 @@ from indexer.transcripts.model import GivenBack, Role
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude import HOME
-from smart_fork.agents.claude.record_reader import CODEC, is_request
+from smart_fork.agents.claude.session_reader import CODEC, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn

@@ -31,7 +31,7 @@ class ClaudeAdapter(TreeAdapter):
 
     name = "claude"
     depth = 1
-    fold = "claude.record_reader:ClaudeTree"
+    fold = "claude.session_reader:ClaudeTree"
 
     def retention(self) -> Retention:
         path = HOME.folder() / "settings.json"

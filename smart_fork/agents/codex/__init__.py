@@ -24,7 +24,7 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual_facets(
-        "prompts", ancestry="history:CodexAncestry", worker_sessions="history:CodexWorkerSessions",
-        codec="codec:CodexCodec", screen="smart_fork.agents.screen:Screen", tail="tail:TAIL",
+        "prompts", ancestry="ancestry:CodexAncestry", worker_sessions="ancestry:CodexWorkerSessions",
+        codec="codec:CodexCodec", screen="smart_fork.agents.screen:Screen", tail="live_status:TAIL",
         subagents="subagents:CodexSubAgents",
     )  # fmt: skip

@@ -20,8 +20,8 @@ from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
+from smart_fork.agents.codex.ancestry import RolloutPart, complete_history, first_header
 from smart_fork.agents.codex.codec import ForkBase, base_of, payload_of
-from smart_fork.agents.codex.history import RolloutPart, complete_history, first_header
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
 from smart_fork.agents.codex.sent_records import SeenRecord, linked_turns, with_event_numbers
 from smart_fork.agents.cuts.cutter import Cutter, Edits, first_record, head, opened, raw_lines, rewritten

@@ -28,7 +28,7 @@ class CodexAdapter(LogAdapter):
     endings = rollouts.ENDINGS
     mixed = True
     resumes = ("codex", "resume")
-    fold = "codex.record_reader:CodexFold"
+    fold = "codex.session_reader:CodexFold"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return rollouts.folders()
@@ -73,7 +73,7 @@ class CodexAdapter(LogAdapter):
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """Return a context with the whole session as one file, with the rollouts before a rewind."""
-        from smart_fork.agents.codex.history import merged_rollouts, unpacked
+        from smart_fork.agents.codex.ancestry import merged_rollouts, unpacked
 
         if rollouts.rollout_in(path) != rollouts.id_in(path):
             return merged_rollouts(path)

@@ -11,8 +11,8 @@ from indexer.values import dict_in, json_in
 from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.log_files import CodexAdapter
-from smart_fork.agents.codex.record_reader import subagent_in
 from smart_fork.agents.codex.rollouts import id_in
+from smart_fork.agents.codex.session_reader import subagent_in
 
 #: The tool that starts a sub-agent, and the bytes in its result.
 _TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"

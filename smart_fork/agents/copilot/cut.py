@@ -16,7 +16,7 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, name_in
-from smart_fork.agents.copilot.record_reader import ANSWERED, CODEC, asks, data_of, is_typed, requests_in
+from smart_fork.agents.copilot.session_reader import ANSWERED, CODEC, asks, data_of, is_typed, requests_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import RawLine
 from smart_fork.agents.cuts.model import Transcript

@@ -55,7 +55,7 @@ class CopilotAdapter(TreeAdapter):
 
     name = "copilot"
     depth = 1
-    fold = "copilot.record_reader:CopilotTree"
+    fold = "copilot.session_reader:CopilotTree"
 
     def is_session(self, location: str, projects: str) -> bool:
         folder, _, name = location.rpartition("/")

@@ -3,9 +3,9 @@
 Gemini CLI deletes the log of a session that was resumed, unless the log's name has the whole session id. smart-fork
 therefore
 
-* gives a person's log a second name, with the whole id, before Gemini CLI resumes it (`log`);
-* names the copy for a fork in that form too (`copy`);
-* keeps copies of Gemini CLI's logs with the index, unless the settings switch that off (`log`).
+* gives a person's log a second name, with the whole id, before Gemini CLI resumes it (`log_files`);
+* names the copy for a fork in that form too (`session_writer`);
+* keeps copies of Gemini CLI's logs with the index, unless the settings switch that off (`log_files`).
 """
 
 from __future__ import annotations
@@ -32,4 +32,4 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual_facets("worker_sessions", "prompts", caller="command:GeminiCaller", codec="records:GeminiCodec")
+    facets = usual_facets("worker_sessions", "prompts", caller="processes:GeminiCaller", codec="messages:GeminiCodec")

@@ -25,8 +25,8 @@ from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rew
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.gemini.home import id_of
-from smart_fork.agents.gemini.record_reader import named_in
-from smart_fork.agents.gemini.records import CODEC, Memory, answers_in, is_context, typed_in
+from smart_fork.agents.gemini.messages import CODEC, Memory, answers_in, is_context, typed_in
+from smart_fork.agents.gemini.session_reader import named_in
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, files_below
 
 #: The fields about the whole conversation, in the first record or in changes.

@@ -68,28 +68,28 @@ class GeminiAdapter(OwnLogs):
         return newest_first(found)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from smart_fork.agents.gemini import record_reader
+        from smart_fork.agents.gemini import session_reader
 
-        return record_reader.read(path, checkpoint, keep_raw=keep_raw)
+        return session_reader.read(path, checkpoint, keep_raw=keep_raw)
 
     def id_of(self, path: Path) -> str:
         return id_of(path)
 
     def is_copy(self, path: Path) -> bool:
-        from smart_fork.agents.gemini import record_reader
+        from smart_fork.agents.gemini import session_reader
 
-        return record_reader.is_copy(path)
+        return session_reader.is_copy(path)
 
     def glance(self, path: Path) -> Session | None:
-        from smart_fork.agents.gemini import record_reader
+        from smart_fork.agents.gemini import session_reader
 
-        return record_reader.glance(path)
+        return session_reader.glance(path)
 
     def time_of(self, file: LogFile) -> str:
-        from smart_fork.agents.gemini import record_reader
+        from smart_fork.agents.gemini import session_reader
 
         return (
-            record_reader.GeminiFold(file.path, None, keep_raw=False).note_end()
+            session_reader.GeminiFold(file.path, None, keep_raw=False).note_end()
             if file.path.suffix == _ENDINGS[0]
             else super().time_of(file)
         )

@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
-from smart_fork.agents.opencode.record_reader import LEFT_OUT, OpenCodeCodec, conversation, written
+from smart_fork.agents.opencode.session_reader import LEFT_OUT, OpenCodeCodec, conversation, written
 from smart_fork.agents.record_conversion import (
     Converter,
     HomePlace,

@@ -29,7 +29,7 @@ from smart_fork.agents.cuts.model import FileVersion, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME
 from smart_fork.agents.opencode.database import has, opened
-from smart_fork.agents.opencode.record_reader import CODEC, begun_in, said_in, text_of, written
+from smart_fork.agents.opencode.session_reader import CODEC, begun_in, said_in, text_of, written
 from smart_fork.errors import ForkRefused, NotFound
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}

@@ -57,22 +57,22 @@ class OpenCodeAdapter(DatabaseAdapter):
         return has(db, key)
 
     def exported(self, path: Path) -> bytes:
-        from smart_fork.agents.opencode import record_reader
+        from smart_fork.agents.opencode import session_reader
 
-        return record_reader.exported(path)
+        return session_reader.exported(path)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from smart_fork.agents.opencode import record_reader
+        from smart_fork.agents.opencode import session_reader
 
-        return record_reader.read(path, keep_raw=keep_raw)
+        return session_reader.read(path, keep_raw=keep_raw)
 
     def id_of(self, path: Path) -> str:
         return path.name.removesuffix(".json")
 
     def glance(self, path: Path) -> Session | None:
-        from smart_fork.agents.opencode import record_reader
+        from smart_fork.agents.opencode import session_reader
 
-        return record_reader.glance(path)
+        return session_reader.glance(path)
 
 
 class OpenCodeStorage(Storage):

@@ -34,7 +34,7 @@ class QwenAdapter(TreeAdapter):
 
     name = "qwen"
     depth = 3
-    fold = "qwen.record_reader:QwenTree"
+    fold = "qwen.session_reader:QwenTree"
 
     def slug(self, directory: str) -> str:
         return slug(directory)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.claude.copy import file_history
+from smart_fork.agents.claude.session_writer import file_history
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
 from smart_fork.finding import sessions
@@ -176,7 +176,7 @@ def test_nothing_is_copied_while_something_runs_in_the_background(run, world, lo
 def test_what_fails_leaves_nothing(world, shop, monkeypatch):
     log = claude(world, shop)
     before = set(world.home.rglob("*"))
-    monkeypatch.setattr("smart_fork.agents.claude.copy.copy_backups", lambda *_: 1 / 0)
+    monkeypatch.setattr("smart_fork.agents.claude.session_writer.copy_backups", lambda *_: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
         branch(log.stem, "4-7")
@@ -230,7 +230,7 @@ def test_a_copy_that_cannot_be_written_is_told_and_nothing_is_left(world, shop, 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("smart_fork.agents.claude.copy.copy_folder", full)
+    monkeypatch.setattr("smart_fork.agents.claude.session_writer.copy_folder", full)
     done = run("branch", session, "--excise", "2-3")
 
     assert 1 == done.code

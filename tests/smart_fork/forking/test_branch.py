@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.claude import copy as claude_copy
+from smart_fork.agents.claude import session_writer as claude_copy
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options

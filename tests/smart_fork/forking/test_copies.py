@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from indexer.safe_files import STALE_SECONDS
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.codex.copy import through_parents
+from smart_fork.agents.codex.session_writer import through_parents
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -318,7 +318,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.claude import copy
+from smart_fork.agents.claude import session_writer
 from smart_fork.agents.copier import NewSession
 from smart_fork.forking import copies
 class Slow(copy.ClaudeCopy):

@@ -12,7 +12,7 @@ from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog
 from smart_fork.agents.copilot.log_files import CopilotAdapter
-from smart_fork.agents.copilot.record_reader import CODEC, TAIL, CopilotAncestry
+from smart_fork.agents.copilot.session_reader import CODEC, TAIL, CopilotAncestry
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.hooks.worker_events import WorkerEvent

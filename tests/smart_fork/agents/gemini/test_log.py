@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.gemini.copy import Replay
 from smart_fork.agents.gemini.log_files import GeminiAdapter
+from smart_fork.agents.gemini.session_writer import Replay
 from tests.indexer.transcripts.records import (
     CWD,
     FIXTURES,

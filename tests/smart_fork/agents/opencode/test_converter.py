@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
-from smart_fork.agents.opencode.record_reader import written
+from smart_fork.agents.opencode.session_reader import written
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode

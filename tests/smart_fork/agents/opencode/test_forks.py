@@ -10,8 +10,8 @@ import pytest
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import Activity
-from smart_fork.agents.opencode.command import OpenCodeStarter, OpenCodeWorkerSessions
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
+from smart_fork.agents.opencode.processes import OpenCodeStarter, OpenCodeWorkerSessions
 from smart_fork.agents.options import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.family import parents

@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.opencode.copy import usual_model
+from smart_fork.agents.opencode.session_writer import usual_model
 from smart_fork.agents.record_conversion import HomePlace, Utterance
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.handover_text import as_session

@@ -23,7 +23,7 @@ from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened
 from smart_fork.agents.opencode.log_files import database
-from smart_fork.agents.opencode.record_reader import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
+from smart_fork.agents.opencode.session_reader import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine

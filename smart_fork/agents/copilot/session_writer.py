@@ -22,7 +22,7 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
-from smart_fork.agents.copilot import record_reader
+from smart_fork.agents.copilot import session_reader
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.tree import rooted
@@ -71,7 +71,7 @@ class CopilotCopy(Copy):
     def _own(self, record: Record) -> Record:
         """Return `record` for the copy: the session's first event gets the copy's id and directory."""
         if record.get("type") == "session.start":
-            data = record_reader.data_of(record)
+            data = session_reader.data_of(record)
             place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(data.get("context"))
             record["data"] = data | {"sessionId": self._new.id, "context": place}
         return record
@@ -95,7 +95,7 @@ class CopilotCopy(Copy):
         past = False
         for spelled, record in events(self._source.source_path):
             identity = record.get("id")
-            if past and record_reader.asks(record):
+            if past and session_reader.asks(record):
                 break
             wanted.discard(identity if isinstance(identity, str) else "")
             past = past or identity == last
@@ -115,7 +115,7 @@ class CopilotCopy(Copy):
         yield respelled(entry[0], self._chained(entry[1]) if self._excerpt else entry[1])
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        yield from self.line(record_reader.left_by(entry[1]), entry)
+        yield from self.line(session_reader.left_by(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
         moment = before[1].get("timestamp")
@@ -132,7 +132,7 @@ class CopilotCopy(Copy):
 class CopilotCopier(Copier):
     """The copier of Copilot CLI's sessions, for forks."""
 
-    codec, copies = record_reader.CODEC, CopilotCopy
+    codec, copies = session_reader.CODEC, CopilotCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         return sessions() / new.id / EVENTS
@@ -142,12 +142,12 @@ class CopilotCopier(Copier):
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
         for spelled, record in events(session.source_path):
-            kind, data = record.get("type"), record_reader.data_of(record)
+            kind, data = record.get("type"), session_reader.data_of(record)
             number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
-            if number is None or record_reader.is_of_an_agent(record) or kind not in (*record_reader.SAID, _BEGUN):
+            if number is None or session_reader.is_of_an_agent(record) or kind not in (*session_reader.SAID, _BEGUN):
                 continue
-            calls |= {str(one.get("toolCallId")): number for one in record_reader.requests_in(data)}
-            yield self.sized(number, (spelled, record), sums_up=kind == record_reader.COMPACTED)
+            calls |= {str(one.get("toolCallId")): number for one in session_reader.requests_in(data)}
+            yield self.sized(number, (spelled, record), sums_up=kind == session_reader.COMPACTED)
 
     def begin(self, target: Path) -> list[Path]:
         if os.path.lexists(target.parent):
@@ -175,7 +175,7 @@ _EVENTS = {
     _ASKED: frozenset({"content", "messageId", "source"}),
     _ANSWER: frozenset({"content", "messageId", "model", "toolRequests", "reasoningText", "reasoningOpaque"}),
     _BEGUN: frozenset({"toolCallId", "toolName", "arguments", "model"}),
-    record_reader.ANSWERED: frozenset({"toolCallId", "model", "success", "result", "error", "shellExecution"}),
+    session_reader.ANSWERED: frozenset({"toolCallId", "model", "success", "result", "error", "shellExecution"}),
     _USED: frozenset({"usage"}),
     "session.compaction_complete": frozenset({
         "success", "outcome", "summaryContent", "messagesRemoved", "preCompactionMessagesLength", "preCompactionTokens",
@@ -195,7 +195,7 @@ _PARTS = {"usage": _OF_USAGE, "result": _OF_RESULT, "error": _OF_ERROR, "shellEx
 _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
-class CopilotConverter(record_reader.CopilotCodec, Converter):
+class CopilotConverter(session_reader.CopilotCodec, Converter):
     """Converts Copilot CLI's events for sharing with teammates, without the ids of parent events."""
 
     taken = frozenset({"parentId"})
@@ -214,8 +214,8 @@ class CopilotConverter(record_reader.CopilotCodec, Converter):
         calls: set[str] = set()
         spent: Record | None = None
         for _, record in events(session.source_path):
-            kind, identity, data = record.get("type"), record.get("id"), record_reader.data_of(record)
-            if record_reader.is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
+            kind, identity, data = record.get("type"), record.get("id"), session_reader.data_of(record)
+            if session_reader.is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
                 continue
             if kind == _USED:
                 spent = record
@@ -224,7 +224,7 @@ class CopilotConverter(record_reader.CopilotCodec, Converter):
                     yield record
             elif isinstance(identity, str) and identity in missing:
                 missing.discard(identity)
-                calls.update(str(one.get("toolCallId")) for one in record_reader.requests_in(data))
+                calls.update(str(one.get("toolCallId")) for one in session_reader.requests_in(data))
                 if spent and kind == _ANSWER:
                     yield spent
                 spent = None
@@ -275,13 +275,13 @@ class CopilotConverter(record_reader.CopilotCodec, Converter):
         kept = only(record, _OF_EVENT)
         said = {name: _only(value, _PARTS.get(name)) for name, value in data.items() if name in names}
         if "toolRequests" in said:
-            said["toolRequests"] = [_only(one, _OF_REQUEST) for one in record_reader.requests_in(data)]
+            said["toolRequests"] = [_only(one, _OF_REQUEST) for one in session_reader.requests_in(data)]
         return kept | {"data": said}
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        data = record_reader.data_of(record)
+        data = session_reader.data_of(record)
         new = dict(data)
-        if requests := record_reader.requests_in(data):
+        if requests := session_reader.requests_in(data):
             hidden = (str(one.get("toolCallId")) in ids for one in requests)
             new["toolRequests"] = [
                 _without(one, mark) if gone else one for one, gone in zip(requests, hidden, strict=True)
@@ -301,15 +301,15 @@ class CopilotConverter(record_reader.CopilotCodec, Converter):
         )
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        data = record_reader.data_of(record)
-        thought = {name: data[name] for name in record_reader.THOUGHTS if name in data}
+        data = session_reader.data_of(record)
+        thought = {name: data[name] for name in session_reader.THOUGHTS if name in data}
         if not thought or not of(thought):
             return record
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
         """Return a field's value with `change` applied to its paths; thoughts stay, since they may be signed."""
-        return value if name in record_reader.THOUGHTS else super()._mapped(name, value, change, depth)
+        return value if name in session_reader.THOUGHTS else super()._mapped(name, value, change, depth)
 
 
 def _head(becomes: TargetSession, moment: str) -> Record:

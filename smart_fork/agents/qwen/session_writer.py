@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
 from smart_fork.agents.qwen.log_files import CHATS, agents_of, folder_of, project_of
-from smart_fork.agents.qwen.record_reader import CODEC, SAID, QwenCodec, left_by_compaction, parts_of
+from smart_fork.agents.qwen.session_reader import CODEC, SAID, QwenCodec, left_by_compaction, parts_of
 from smart_fork.agents.record_conversion import (
     SHARED,
     PartConverter,

@@ -15,6 +15,7 @@ from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME
+from smart_fork.agents.codex.ancestry import complete_history, lines_of
 from smart_fork.agents.codex.codec import (
     CALLS,
     CODEC,
@@ -25,7 +26,6 @@ from smart_fork.agents.codex.codec import (
     compaction_items,
     ordinal_of,
 )
-from smart_fork.agents.codex.history import complete_history, lines_of
 from smart_fork.agents.codex.sent_records import SeenRecord, enveloped, linked_turns, sent_records
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed

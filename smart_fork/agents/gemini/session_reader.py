@@ -37,7 +37,7 @@ from smart_fork.agents import AGENTS, record_reader
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
-from smart_fork.agents.gemini.records import (
+from smart_fork.agents.gemini.messages import (
     CODEC,
     Memory,
     MemoryChange,

@@ -18,7 +18,7 @@ from indexer.transcripts.model import Session, Turn
 from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.claude.record_reader import CODEC, ClaudeCodec
+from smart_fork.agents.claude.session_reader import CODEC, ClaudeCodec
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy_folder
 from smart_fork.agents.record_conversion import Converter, Image, TargetSession, Utterance, all_texts

@@ -7,7 +7,7 @@ from typing import Any
 
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents import log_tail
-from smart_fork.agents.claude.record_reader import USAGE, loaded_after, usage_of
+from smart_fork.agents.claude.session_reader import USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of
 
 _INTERRUPTED_TEXT = "[Request interrupted by user"

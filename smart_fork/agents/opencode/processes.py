@@ -23,7 +23,7 @@ from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote
 from smart_fork.agents.ancestry import SessionBeginning, WorkerSessions
 from smart_fork.agents.opencode.database import opened
-from smart_fork.agents.opencode.record_reader import conversation, text_of, written
+from smart_fork.agents.opencode.session_reader import conversation, text_of, written
 from smart_fork.agents.screen import Question, Screen, words
 from smart_fork.agents.start_command import CommandLine, Delivery, LaunchRequest, Staging, Starter
 from smart_fork.snippets import printable

@@ -23,8 +23,8 @@ from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
 from smart_fork.agents.gemini.log_files import new_name
-from smart_fork.agents.gemini.record_reader import KeptMessage, given_back, lines_of, plain
-from smart_fork.agents.gemini.records import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, sign_of
+from smart_fork.agents.gemini.messages import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, sign_of
+from smart_fork.agents.gemini.session_reader import KeptMessage, given_back, lines_of, plain
 from smart_fork.agents.record_conversion import (
     SHARED,
     Identity,
