@@ -16,8 +16,8 @@ from typing import Any, TypeVar, get_type_hints
 from indexer.errors import next_step
 from indexer.lazy import dataclass
 from indexer.safe_files import state_home
+from smart_fork.display_text import quoted, shown
 from smart_fork.errors import Usage
-from smart_fork.snippets import quoted, shown
 
 #: The longest name, path or pattern in the file.
 MAX_TEXT = 1_000

@@ -31,6 +31,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_retention import Deletion
 from smart_fork.agents.programs import Program
+from smart_fork.display_text import printable
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query
@@ -38,9 +39,8 @@ from smart_fork.finding.recent import passed_over
 from smart_fork.finding.request import EngineQuestion, configured_engine
 from smart_fork.finding.search import embedded, search
 from smart_fork.finding.team_sessions import is_known, team_room
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
-from smart_fork.system.release import Release
+from smart_fork.system.version import Release
 
 _PROBE_BYTES = 1 << 14
 #: The oldest tmux that forks are tested with.

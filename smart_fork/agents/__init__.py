@@ -20,8 +20,8 @@ from smart_fork.agents.description import Home
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
+from smart_fork.display_text import one_of, plain_name, shown
 from smart_fork.errors import SmartForkError, Usage, advice
-from smart_fork.snippets import one_of, plain_name, shown
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec, Storage

@@ -15,8 +15,8 @@ from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.start_command import Delivery, LaunchKind, LaunchRequest, Staging
+from smart_fork.display_text import plain_name
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.snippets import plain_name
 
 #: A fork may fork, and that fork once more.
 MAX_DEPTH = 3

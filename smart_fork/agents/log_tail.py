@@ -14,7 +14,7 @@ from indexer.masking import Masked
 from indexer.transcripts.lines import LineReader, decode_line, last_lines
 from indexer.transcripts.reader_state import count, utc
 from indexer.values import Value, dict_in, json_in, rare, value
-from smart_fork.snippets import quoted, tokens_about
+from smart_fork.display_text import quoted, tokens_about
 
 if TYPE_CHECKING:
     from smart_fork.workers.registry import Status

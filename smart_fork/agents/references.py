@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.snippets import storable
+from smart_fork.display_text import storable
 
 _NUMBER = re.compile(r"-\d+")
 #: The number of a result, and what is too short to be an id and is no word either.

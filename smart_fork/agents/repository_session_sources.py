@@ -23,8 +23,8 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_in, list_in, seconds_in, text_in
 from smart_fork.agents.record_conversion import Utterance
+from smart_fork.display_text import printable
 from smart_fork.errors import SmartForkError
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 
 #: Limits far above any real repository: bytes of a transcript, sessions, and checkpoints.

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask, mask_screen
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 
 #: The number of lines read above a question's options, or at the screen's end.
 _MAX_LINES_ABOVE = 20

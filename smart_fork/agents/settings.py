@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.values import dict_in, json_at
-from smart_fork import json_text
+from smart_fork import json_edit
 from smart_fork.agents.description import AgentFacet
 from smart_fork.errors import SmartForkError
 
@@ -66,7 +66,7 @@ class Registration(AgentFacet, ABC):
             UnsuitableError: The text is not plain JSON.
         """
         try:
-            return json_text.read_object(text)
+            return json_edit.read_object(text)
         except (ValueError, RecursionError) as error:
             raise UnsuitableError(f"it is not plain JSON: {error}") from error
 
@@ -204,7 +204,7 @@ class JsonRegistration(Registration):
             return json.dumps({self.servers: {NAME: entry}}, indent=2) + "\n"
         self.value(text)
         there = self._entry(text)
-        return json_text.replace(text, there, entry) if there else json_text.insert(text, (self.servers,), entry, NAME)
+        return json_edit.replace(text, there, entry) if there else json_edit.insert(text, (self.servers,), entry, NAME)
 
     def has_servers(self, text: str | None) -> bool:
         return text is not None and self.servers in self.settings_in(text)
@@ -217,16 +217,16 @@ class JsonRegistration(Registration):
         if raw is not None:
             return text[: there.value] + raw + text[there.end :]
         way = (self.servers,)
-        return json_text.withdraw(text, way, there, {way: ""} if had_servers else {})
+        return json_edit.withdraw(text, way, there, {way: ""} if had_servers else {})
 
     def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the agent's whole environment, without the variables that name a session."""
         of_a_session = (*self.of.tells, "SMART_FORK_WORKER_ID")
         return {name: value for name, value in env.items() if name not in of_a_session} | dict(self.said)
 
-    def _entry(self, text: str) -> json_text.JsonItem | None:
-        servers = json_text.member(text, json_text.root(text), self.servers)
-        return json_text.member(text, servers.value, NAME) if servers else None
+    def _entry(self, text: str) -> json_edit.JsonItem | None:
+        servers = json_edit.member(text, json_edit.root(text), self.servers)
+        return json_edit.member(text, servers.value, NAME) if servers else None
 
 
 #: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
@@ -246,7 +246,7 @@ class Hooks(AgentFacet):
     recalls: bool = True
     #: The most processes of the agent, each started by the other. A script installed by npm is one.
     processes: int = 2
-    #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.recall` knows.
+    #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.hints` knows.
     begun: tuple[str, ...] = ()
 
     #: The settings file in the agent's own folder.

@@ -16,7 +16,7 @@ from smart_fork.agents.codec import MessageCodec, Record
 from smart_fork.agents.copier import Copier, Copy, Entry, Excerpt, LiveRecord, NewSession
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
-from smart_fork.json_text import respelled
+from smart_fork.json_edit import respelled
 
 #: Makes the copied form of a record without a place of its own; `None` if it is not copied.
 Beside = Callable[[Entry], Entry | None]

@@ -124,9 +124,9 @@ class Command(_CheckedParameters, TyperCommand):
             raise Usage(fault, "Correct or unset it. `smart-fork config` shows each setting.")
         if (state_home() / RECALL).is_dir():
             from smart_fork.agents import AGENTS  # the list of commands needs no agents
-            from smart_fork.hooks import recall_switch
+            from smart_fork.hooks import hint_switch
 
-            recall_switch.follow(AGENTS.caller_session(os.environ), " ".join(map(str, ctx.params.values())))
+            hint_switch.follow(AGENTS.caller_session(os.environ), " ".join(map(str, ctx.params.values())))
         return super().invoke(ctx)
 
 

@@ -17,6 +17,7 @@ from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, S
 from smart_fork.cli.output import library_shown, out, plain, printed_as_json, say, say_passed_over, write
 from smart_fork.cli.result_list import INDENT, print_deleted_prompts, print_found
 from smart_fork.cli.short_ids import short
+from smart_fork.display_text import minute
 from smart_fork.errors import Usage
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.ranking import HINT_CHANCE, percent
@@ -24,7 +25,6 @@ from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.results import place_mark
 from smart_fork.finding.session_view import Exported
 from smart_fork.finding.team_sessions import conversation_of, team_search
-from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer

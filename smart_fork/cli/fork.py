@@ -32,6 +32,7 @@ from smart_fork.cli.output import (
     starting,
 )
 from smart_fork.cli.short_ids import short
+from smart_fork.display_text import ago, tokens_about
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.answer import Found
 from smart_fork.finding.fork_worth import cache_in_words
@@ -41,7 +42,6 @@ from smart_fork.finding.team_sessions import is_shared
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BestSessions, BranchRequest, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
-from smart_fork.snippets import ago, tokens_about
 
 if TYPE_CHECKING:
     from rich.tree import Tree

@@ -32,10 +32,10 @@ from smart_fork.cli.output import (
     say,
     say_passed_over,
 )
+from smart_fork.display_text import ago
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.request import OWN, configured_engine, current_project
 from smart_fork.repository.history import described
-from smart_fork.snippets import ago
 
 if TYPE_CHECKING:
     from indexer.log_changes import Progress

@@ -19,10 +19,10 @@ from indexer.project import project_of
 from indexer.safe_files import index_db
 from smart_fork.agents.references import Reference
 from smart_fork.cli.quick_answers import titled
+from smart_fork.display_text import in_words, quoted
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.sessions import is_session
 from smart_fork.finding.team_sessions import is_shared
-from smart_fork.snippets import in_words, quoted
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry
 

@@ -129,7 +129,7 @@ def greet(
 
 
 def _refuse(line: bytes, out: BinaryIO) -> None:
-    from smart_fork.system.rpc import RpcMessage
+    from smart_fork.system.json_rpc import RpcMessage
 
     if (answer := RpcMessage.refusal(line)) is not None:
         _say(answer.line, out)

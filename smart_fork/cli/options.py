@@ -15,8 +15,8 @@ import typer
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import FieldInput, Options, inputs
 from smart_fork.cli.output import answer_in_json
+from smart_fork.display_text import one_of
 from smart_fork.errors import Usage
-from smart_fork.snippets import one_of
 
 _NAMED = "worktree_name"
 _WORKTREE_NAME = Annotated[

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TextIO
 
+from smart_fork.display_text import Stage, printable
 from smart_fork.errors import SmartForkError
-from smart_fork.snippets import Stage, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -23,12 +23,12 @@ from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
 from smart_fork.cli.service.instance import holder
 from smart_fork.cli.workers import in_a_word
+from smart_fork.display_text import ago
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.index_refresh import index_status
-from smart_fork.hooks import recall_switch
-from smart_fork.snippets import ago
+from smart_fork.hooks import hint_switch
 from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import WorkerState
 from smart_fork.workers.observation import list_workers
@@ -161,10 +161,10 @@ def _service() -> ServiceOverview:
 
 
 def _recall() -> RecallOverview:
-    on = tuple(one.name for one in READERS if recall_switch.is_on(one.name))
-    prompts, edits, errors = map(recall_switch.hint_counts, recall_switch.NOTED)
+    on = tuple(one.name for one in READERS if hint_switch.is_on(one.name))
+    prompts, edits, errors = map(hint_switch.hint_counts, hint_switch.NOTED)
     return RecallOverview(
-        on, *recall_switch.prompt_hint_counts(), edits.told, edits.late, prompts.followed, edits.followed, *errors
+        on, *hint_switch.prompt_hint_counts(), edits.told, edits.late, prompts.followed, edits.followed, *errors
     )
 
 

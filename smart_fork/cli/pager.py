@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 
 from smart_fork.cli.output import out, plain, write
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Processes
 

@@ -36,6 +36,7 @@ from smart_fork.cli.output import (
     write,
 )
 from smart_fork.cli.short_ids import is_id, short
+from smart_fork.display_text import in_words, minute, printable, quoted, tokens_about
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import Found, Unsearched
 from smart_fork.finding.fork_worth import age_of, cache_in_words
@@ -43,7 +44,6 @@ from smart_fork.finding.query import unnamed
 from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE, percent
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import place_mark
-from smart_fork.snippets import in_words, minute, printable, quoted, tokens_about
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from indexer.masking import beginning
 from indexer.values import json_of
 from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import cut_to, err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
+from smart_fork.display_text import ago, minute, tokens_about
 from smart_fork.finding.request import current_project
-from smart_fork.snippets import ago, minute, tokens_about
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination as trees
 from smart_fork.workers.answers import Compared

@@ -26,7 +26,7 @@ from smart_fork.agents.cuts.model import MAX_DEPTH, CutWarning, Transcript, Tran
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise.answer import Excised
 from smart_fork.forking.family import reached
-from smart_fork.json_text import respelled
+from smart_fork.json_edit import respelled
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:

@@ -20,7 +20,7 @@ from indexer.safe_files import DISK, Disk, index_db, remove
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.texts import title_of
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import snapshots, titles
@@ -408,7 +408,7 @@ def branch(
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
-    session_origins.remember_handover(session_origins.HandedOver(new, agent, agent, session.session_id))
+    provenance.remember_handover(provenance.HandedOver(new, agent, agent, session.session_id))
     made, written = Transcript(session.tool, target, new, ()), AGENTS.files_of(agent).stamp(target)
     snapshots.note(
         made, "branch", None, target, moment.astimezone(), size_after=written.size if written else 0,

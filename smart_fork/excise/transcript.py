@@ -26,6 +26,7 @@ from smart_fork.agents.cuts.cutter import feeding, only_prompts_previewed
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.log_adapters import LogAdapter
 from smart_fork.agents.log_readers import OWN, READERS
+from smart_fork.display_text import quoted
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import FileWithCutText, NumberedTurn, NumberedTurns
 from smart_fork.excise.text_search import all_words, is_telling, remaining_words, words_and_runs
@@ -33,7 +34,6 @@ from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
 from smart_fork.forking.family import Descendant, Descent, descent
-from smart_fork.snippets import quoted
 from smart_fork.system import call_context
 
 

@@ -11,8 +11,8 @@ from indexer.runs import FailedLog, LastRun
 from indexer.store.base import Counts
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
+from smart_fork.display_text import ago, minute, printable
 from smart_fork.finding.session_view import Hit, SessionNotes
-from smart_fork.snippets import ago, minute, printable
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 

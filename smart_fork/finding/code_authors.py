@@ -24,6 +24,7 @@ from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import MIN_LINE_BYTES, comparable_lines, line_hashes, split_hashes
 from indexer.values import seconds_in
+from smart_fork.display_text import quoted
 from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
 from smart_fork.finding.git_blame import (
@@ -41,7 +42,6 @@ from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.session_view import WroteLines
 from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.history import tops
-from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)

@@ -30,6 +30,7 @@ from indexer.transcripts.line_hashes import comparable_lines
 from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import quoted
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.code_authors import SKEW, named_in, objects, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.git_blame import CodeLine, Range, blamed, committed
@@ -38,7 +39,6 @@ from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import CommitsMade, MadeCommit
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import recognized, tops
-from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
 #: The numbers of commits after a session's beginning, and of files in its commits, that are examined.

@@ -12,11 +12,11 @@ from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import is_within
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities
-from smart_fork import session_origins
+from smart_fork import provenance
+from smart_fork.display_text import quoted
 from smart_fork.finding.query import Matches, Query, QueryWords, is_of_this_branch, names_of, words_of
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
-from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
     from indexer.store.sqlite import Store
@@ -358,7 +358,7 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 def _above(own: dict[str, str]) -> dict[str, str]:
     """Map each family that began with a hand-over to the family of the session handed over."""
-    told = (one for one in session_origins.handovers() if not one.merged and not one.copied and one.session_id in own)
+    told = (one for one in provenance.handovers() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
 
 
@@ -372,7 +372,7 @@ def _first(family: str, above: dict[str, str]) -> str:
 
 def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
     """Return the sessions that share content with `session`, but are no forks of it: it was handed over or merged."""
-    ties = [{one.session_id, one.source_session_id} for one in session_origins.handovers()]
+    ties = [{one.session_id, one.source_session_id} for one in provenance.handovers()]
     if not ties:
         return ()
     found: dict[str, SessionRow] = {}

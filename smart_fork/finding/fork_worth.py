@@ -23,12 +23,12 @@ from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName, Cache, Session
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS, repository_sessions
+from smart_fork.display_text import shown
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import SECONDS, Drift, drifts
-from smart_fork.snippets import shown
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from indexer.lazy import dataclass, late
 from indexer.project import resolve
 from indexer.repositories import NAME, normalized
+from smart_fork.display_text import printable, shown
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.finding.query import Code
 from smart_fork.repository.git import GIT_SECONDS, Repository
-from smart_fork.snippets import printable, shown
 
 #: Lines above and below the asked lines that are examined too: a bracket belongs to the session of the lines around it.
 NEAR_LINES = 5

@@ -31,13 +31,13 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import duration, printable
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.answer import BrokenLog, Covered, Held, Indexed, IndexStatus
 from smart_fork.finding.evidence import found_by_words
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
-from smart_fork.snippets import duration, printable
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from indexer.safe_files import index_db
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
+from smart_fork.display_text import shown
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.git_blame import parsed, touched_by
@@ -32,7 +33,6 @@ from smart_fork.finding.search import QuestionEmbeddings, check_comparable
 from smart_fork.finding.session_notes import marked, tag
 from smart_fork.repository.git import Repository, paths
 from smart_fork.repository.history import AboutProject, branch_at, described
-from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry

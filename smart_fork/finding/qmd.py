@@ -24,6 +24,7 @@ from indexer.masking import Masked, beginning, mask
 from indexer.safe_files import index_root, private_dir, replace_file, state_home
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
+from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.finding.request import (
     EngineMode,
@@ -34,7 +35,6 @@ from smart_fork.finding.request import (
     collection_of,
     collections,
 )
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
 #: Terminal control sequences in qmd's output: colors, cursor movements and progress bars.

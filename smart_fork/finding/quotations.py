@@ -14,8 +14,8 @@ from indexer.export import LABELS
 from indexer.lazy import late
 from indexer.masking import NOTHING, Masked, between, mask, shorten
 from indexer.store.base import bigrams
+from smart_fork.display_text import printable
 from smart_fork.finding.query import Candidate
-from smart_fork.snippets import printable
 
 SNIPPET_CHARACTERS = 500
 _WORD = late(r"\w+")

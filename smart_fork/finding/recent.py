@@ -23,6 +23,7 @@ from indexer.transcripts.model import AgentName, Origin, Session
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import printable, quoted
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
@@ -32,7 +33,6 @@ from smart_fork.finding.results import known_parents, parent_of, recent_ones, wo
 from smart_fork.finding.session_notes import ARCHIVED, PINNED, marked
 from smart_fork.finding.session_notes import tag as checked
 from smart_fork.finding.session_place import WorkDirectory, as_guest, belongs, placed
-from smart_fork.snippets import printable, quoted
 from smart_fork.system import call_context
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow
 from indexer.store.sqlite import Store
+from smart_fork.display_text import printable
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.evidence import family_of
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
@@ -23,7 +24,6 @@ from smart_fork.finding.ranking import Parts, Score, share, shares_of_phrasings,
 from smart_fork.finding.results import match_of, notice_of, title
 from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.session_view import Hit, Lineage, Match, Origin, Price
-from smart_fork.snippets import printable
 
 
 @dataclass(frozen=True, slots=True)

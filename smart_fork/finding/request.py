@@ -20,11 +20,11 @@ from smart_fork import config
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import said
+from smart_fork.display_text import one_of, printable, quoted, shown
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.query import Code, Query, plain
 from smart_fork.finding.session_notes import tag
 from smart_fork.repository.history import recognized
-from smart_fork.snippets import one_of, printable, quoted, shown
 from smart_fork.system import call_context
 
 

@@ -18,8 +18,9 @@ from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, Searchable, SessionRow
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import naming_work
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
+from smart_fork.display_text import printable
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.evidence import beginning_of
@@ -40,7 +41,6 @@ from smart_fork.finding.session_view import (
     ToldBy,
     resumed_part,
 )
-from smart_fork.snippets import printable
 from smart_fork.workers.registry_path import has_registry
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def results_of(
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
     quoted = quotations(found.hits, characters, nearness) if characters else [None] * len(found.hits)
-    others = session_origins.foreign_among(named for one in found.hits for named in _named(one.session))
+    others = provenance.foreign_among(named for one in found.hits for named in _named(one.session))
     known = noted_if_known((one.session.agent, one.session.session_id) for one in found.hits)
     hits, parents = list[Hit](), known_parents()
     for rank, (one, quotation) in enumerate(zip(found.hits, quoted, strict=True), start=1):
@@ -250,7 +250,7 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str
 
 def known_parents() -> dict[str, str]:
     """Return the parent of each session that smart-fork forked or handed over, by session id."""
-    noted = {one.session_id: one.source_session_id for one in session_origins.handovers() if not one.merged}
+    noted = {one.session_id: one.source_session_id for one in provenance.handovers() if not one.merged}
     forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
     return noted | {fork: parent for fork, parent in forks if parent not in ("", fork)}
 

@@ -21,6 +21,7 @@ from indexer.project import project_of
 from indexer.store.base import Placement, Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.display_text import shown
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
 from smart_fork.finding.evidence import (
@@ -50,7 +51,6 @@ from smart_fork.finding.ranking import (
 from smart_fork.finding.request import DEFAULT_LIMIT, EngineQuestion, FindRequest, RankedDocument, SearchEngine
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.snippets import shown
 
 log = logging.getLogger(__name__)
 

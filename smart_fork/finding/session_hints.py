@@ -27,6 +27,7 @@ from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.settings import Registration
+from smart_fork.display_text import minute, quotation
 from smart_fork.finding.answer import Fix, Fixes
 from smart_fork.finding.code_authors import sessions_of, writers_of
 from smart_fork.finding.evidence import admitted, beginning_of
@@ -41,7 +42,6 @@ from smart_fork.finding.session_notes import noted_if_known, noted_of
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import SessionNotes
 from smart_fork.repository.git import Repository
-from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 from indexer import log_changes, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
+from smart_fork.display_text import printable, shown, storable, time_of
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.finding.session_view import SessionNotes, Verdict
-from smart_fork.snippets import printable, shown, storable, time_of
 
 if TYPE_CHECKING:
     import apsw

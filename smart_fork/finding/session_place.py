@@ -18,7 +18,7 @@ from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import known, recorded, successor
 from indexer.transcripts.model import Inferred, Session
 from indexer.transcripts.texts import headline_of, title_of
-from smart_fork.snippets import quoted
+from smart_fork.display_text import quoted
 from smart_fork.system import call_context
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
+from smart_fork.display_text import minute, printable, quoted
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.results import UNTRUSTED, edited_files, known_parents, parent_of, place_mark, title, written_by
 from smart_fork.finding.session_notes import noted_if_known
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.finding.session_view import CommitsMade, Conversation, Exported, Message, SessionNotes, resumed_part
-from smart_fork.snippets import minute, printable, quoted
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_path import has_registry

@@ -23,13 +23,14 @@ from indexer.safe_files import open_regular, private_dir, state_home
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
+from smart_fork.display_text import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
@@ -45,7 +46,6 @@ from smart_fork.forking.request import BranchRequest, Budget
 from smart_fork.forking.results import Branched, Forked, HandoverSize, NamedSession
 from smart_fork.forking.start import resume_written
 from smart_fork.forking.worker import WorkerSpec
-from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
 
@@ -277,9 +277,9 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 def _remember(written: SessionCopy, session: Session, end: int) -> None:
     """Record which session and turn a branch was copied from. The record survives the deletion of the branch's log."""
     through = session.turns[end].id
-    one = session_origins.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
+    one = provenance.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
-        session_origins.remember_handover(one)
+        provenance.remember_handover(one)
     except BaseException:
         written.undo()
         raise

@@ -18,7 +18,7 @@ from indexer.masking import Masked, mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 
 #: Characters per token: assumed if the agent counts no tokens, and the least and most of any model.
 USUAL, LEAST, MOST = 4.0, 1.5, 5.0

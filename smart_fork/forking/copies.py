@@ -23,7 +23,7 @@ from indexer.lazy import dataclass
 from indexer.safe_files import private_dir, remove, write_new
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.copier import Copy, Excerpt, MergedCopy, NewSession
 from smart_fork.agents.log_readers import READERS
@@ -248,7 +248,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
 
     Pass its `session` if its log was read already. If sessions of several agents have this id, return True as well.
     """
-    if not session_origins.has_foreign():
+    if not provenance.has_foreign():
         return False
     for _ in range(_DEPTH):
         try:
@@ -257,7 +257,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
             return True
         worker = Registry.known_worker(session_id)
         messages = (turn.id for turn in session.turns) if session else ()
-        if session_origins.foreign_among((session_id, *messages)) or (
+        if provenance.foreign_among((session_id, *messages)) or (
             worker and worker.permission_mode == WorkerRecord.ASKED
         ):
             return True
@@ -366,7 +366,7 @@ def _borrowed(located: Located) -> Iterator[Located]:
             masked = (secrets.record(record, converter, MaskedSecrets()) for record in records)
             path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
         session = reader.read(path).session
-        session_origins.remember_foreign(located.session_id, (turn.id for turn in session.turns) if session else ())
+        provenance.remember_foreign(located.session_id, (turn.id for turn in session.turns) if session else ())
         yield dataclasses.replace(located, path=path)
 
 

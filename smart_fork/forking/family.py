@@ -18,7 +18,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.texts import HANDOVER_TAG
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog, Tie, message_tie
 from smart_fork.agents.cuts import snapshots
@@ -86,7 +86,7 @@ def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRel
             found.agents[one.session_id] = one.agent
             if one.is_fork and one.source_session_id not in ("", one.session_id):
                 found.forks[one.session_id] = one.source_session_id
-    for noted in session_origins.handovers():
+    for noted in provenance.handovers():
         if noted.agent in AGENTS and noted.source_agent in AGENTS:
             found.agents.update({noted.session_id: noted.agent, noted.source_session_id: noted.source_agent})
             if noted.merged:

@@ -18,10 +18,11 @@ from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.texts import HANDOVER_TAG
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.record_conversion import HomePlace, Utterance
+from smart_fork.display_text import quotation
 from smart_fork.forking.budget_parts import marker, plain
 from smart_fork.forking.copies import SessionCopy, is_others, write_branch
 from smart_fork.forking.handover_text import (
@@ -37,7 +38,6 @@ from smart_fork.forking.handover_text import (
 from smart_fork.forking.request import MATCH, Budget
 from smart_fork.forking.results import HandoverSize, counted
 from smart_fork.repository.history import was_checked_out
-from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
 
 #: The share of the context window for the handover; instructions, tools and new work need the rest.
@@ -193,7 +193,7 @@ def _stood(session: Session, end: int) -> str:
     """Describe the repository as it was at turn `end`: its commit, and the files that were edited but not committed."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
-    found = was_checked_out(session, until) if not session_origins.was_received(session.session_id) else None
+    found = was_checked_out(session, until) if not provenance.was_received(session.session_id) else None
     said = []
     if found is not None:
         branch = f" on branch {quotation(found.branch, SAID_CHARACTERS)}" if found.branch else ""
@@ -245,7 +245,7 @@ def write_handover(
     written = replace(written, forget=partial(_forget, becomes.id, written.forget))
     try:
         said = [turn.id for turn in session.turns if not turn.id.isdigit()]  # a number is any session's
-        session_origins.remember_foreign(becomes.id, said)
+        provenance.remember_foreign(becomes.id, said)
     except BaseException:
         written.undo()
         raise
@@ -253,6 +253,6 @@ def write_handover(
 
 
 def _forget(session_id: str, also: Callable[[], object] | None) -> None:
-    session_origins.forget_foreign(session_id)
+    provenance.forget_foreign(session_id)
     if also:
         also()

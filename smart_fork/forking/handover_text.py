@@ -35,9 +35,9 @@ from smart_fork.agents.codec import Record, aside, revealed_secrets
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
+from smart_fork.display_text import quotation
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.results import SECRETS
-from smart_fork.snippets import quotation
 
 #: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from indexer.lazy import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import repository_sessions
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
@@ -109,7 +109,7 @@ class Fork:
         """Return the fork as a dry run shows it: the command, its cost, and other ways to fork the session."""
         with self.held:  # a team's copy is known as one until it goes
             forked = self._told(self.prepared.preview())
-            shared = [session_origins.viewed_as(one.session_id) or one.session_id for one in self.sessions]
+            shared = [provenance.viewed_as(one.session_id) or one.session_id for one in self.sessions]
         again = same_command(shared, self.request, self.content.leaves)
         if not self.request.merge and shared[0] != self.sessions[0].session_id:
             after = forked.command.replace(self.sessions[0].session_id, "<its id>")

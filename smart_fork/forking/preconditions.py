@@ -33,11 +33,11 @@ from smart_fork.agents.login_variables import noted_variables
 from smart_fork.agents.programs import Program
 from smart_fork.agents.settings import Login
 from smart_fork.agents.start_command import LaunchRequest
+from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.results import StartedWorker
 from smart_fork.forking.worker import WorkerSpec, describe
-from smart_fork.snippets import plain_name, quoted
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine, Processes, Running
 from smart_fork.workers.liveness import is_alive

@@ -19,6 +19,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
 from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
+from smart_fork.display_text import one_of, shown
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.fork_worth import least_close
@@ -44,7 +45,6 @@ from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.results import FannedOut, Forked, NotForked
 from smart_fork.forking.worker import NAME_CHARACTERS, name_of, unexpected
 from smart_fork.repository import worktree
-from smart_fork.snippets import one_of, shown
 from smart_fork.system.call_context import calling
 
 log = logging.getLogger(__name__)

@@ -24,6 +24,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.options import KEYS, Options
 from smart_fork.agents.references import Reference
+from smart_fork.display_text import quoted, shown
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
@@ -35,7 +36,6 @@ from smart_fork.forking.request import ForkRequest, parse_budget
 from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.start import PreparedWorker, prepare
 from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec
-from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Registry, WorkerKind, WorkerRecord

@@ -22,7 +22,7 @@ from indexer.safe_files import private_dir
 from indexer.settings import DEPTH
 from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.cuts.cutter import Files
@@ -30,6 +30,7 @@ from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.agents.start_command import LaunchRequest
+from smart_fork.display_text import plain_name
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking import preconditions
 from smart_fork.forking.copies import is_others, write_branch
@@ -48,7 +49,6 @@ from smart_fork.forking.worker import (
     preceded,
 )
 from smart_fork.repository.worktree import Worktree, empty_submodules
-from smart_fork.snippets import plain_name
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import undo_cut_off
@@ -190,7 +190,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedW
     )  # fmt: skip
     preconditions.check_permissions(request)
     for one in () if dry_run else known:
-        session_origins.refuse_pending_withdrawal(one.session_id)
+        provenance.refuse_pending_withdrawal(one.session_id)
     prepared = PreparedWorker(spec, machine, request, place, note=note)
     preconditions.check_delivery(prepared.plan(), place)
     # Refuses a limit that is not a number; whether the limit is reached is checked when the worker starts.
@@ -459,9 +459,9 @@ class Attempt:
         if content.handover or content.others:
             through = content.point.message_id if content.point else ""
             others = [(part.session.agent, part.session.session_id) for part in content.others]
-            one = session_origins.HandedOver(new_id, plan.agent, source.agent, source.session_id, through)
-            session_origins.remember_handover(one, others)
-            self.otherwise(lambda: session_origins.forget_handover(new_id))
+            one = provenance.HandedOver(new_id, plan.agent, source.agent, source.session_id, through)
+            provenance.remember_handover(one, others)
+            self.otherwise(lambda: provenance.forget_handover(new_id))
         note = (
             f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
             if plan.at

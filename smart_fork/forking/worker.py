@@ -20,7 +20,7 @@ from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.reader_state import utc
 from indexer.values import seconds_in
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.fork_plan import ForkPlan
@@ -29,6 +29,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.start_command import LaunchKind
+from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import WorkDirectory, as_guest
 from smart_fork.finding.session_view import resumed_part
@@ -40,7 +41,6 @@ from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.repository import worktree
 from smart_fork.repository.change_summary import change_summary
 from smart_fork.repository.changes_since import SessionKnowledge
-from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers.registry import WorkerKind, WorkerRecord
@@ -142,7 +142,7 @@ class WorkerSpec:
         branch = str(session.git_branch) or None if end is None or session.begun_at else None
         return SessionKnowledge(
             known.edits, until, seconds_in(session.started), session.cwd, session.begun_at,
-            "" if branch == "HEAD" else branch, here=not session_origins.was_received(session.session_id),
+            "" if branch == "HEAD" else branch, here=not provenance.was_received(session.session_id),
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:

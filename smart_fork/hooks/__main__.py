@@ -61,7 +61,7 @@ def _tell(agent: str, body: bytes) -> None:
         return
     state = os.path.expanduser(os.environ.get("SMART_FORK_HOME") or "~/.smart-fork")  # noqa: PTH111 - as above
     if agent and os.path.isfile(f"{state}/{RECALL}/{agent}"):  # noqa: PTH113 - as above
-        from smart_fork.hooks.recall import tell
+        from smart_fork.hooks.hints import tell
 
         tell(agent, body, state)
 

@@ -25,8 +25,8 @@ from indexer.lazy import dataclass
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.agents.settings import Hooks
+from smart_fork.display_text import plain_name, time_of
 from smart_fork.errors import Usage
-from smart_fork.snippets import plain_name, time_of
 from smart_fork.workers.registry import Registry, Status, WorkerRecord
 from smart_fork.workers.registry_path import registry_file
 

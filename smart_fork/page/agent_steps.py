@@ -20,7 +20,7 @@ from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import GivenBack, Session, ToolCall, UsedTool
 from indexer.values import json_in, list_in
 from smart_fork.agents.codec import Codec, in_paragraphs
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
 #: The limits of a shown edit: lines, characters of a line, and characters beyond which only the lines are counted.

@@ -23,6 +23,7 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
 from smart_fork.agents.codec import Codec, revealed_secrets
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
@@ -33,7 +34,6 @@ from smart_fork.forking.lineage import forks_of
 from smart_fork.forking.results import Relative
 from smart_fork.page.agent_steps import PageStep, Steps
 from smart_fork.page.renderer import PageValues
-from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from indexer.store.base import Placement

@@ -19,6 +19,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
+from smart_fork.display_text import printable, time_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding import sessions
 from smart_fork.finding.fork_worth import worth_of
@@ -29,7 +30,6 @@ from smart_fork.page.agent_steps import FileDiff, Steps, compared, inside
 from smart_fork.page.conversation_page import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
 from smart_fork.page.session_page import located
-from smart_fork.snippets import printable, time_of
 from smart_fork.system.processes import Processes
 
 #: The number of prompts listed for a session, and of files compared.

@@ -26,6 +26,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
+from smart_fork.display_text import printable
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import IndexUnavailable, NotFound, Usage, is_empty
 from smart_fork.excise.cutting import LastCut, last_cut
@@ -39,7 +40,7 @@ from smart_fork.forking.request import MATCH, BudgetOptions, ForkRequest, parse_
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
 from smart_fork.page.conversation_page import refuse_changed_session
-from smart_fork.page.endpoints import (
+from smart_fork.page.endpoint_builder import (
     Asked,
     Endpoints,
     ProjectCookie,
@@ -57,7 +58,6 @@ from smart_fork.page.search_page import SearchViews
 from smart_fork.page.session_page import session_routes
 from smart_fork.page.sign_in import CODE_SECONDS, SignIn
 from smart_fork.page.worker_board import BoardView, WorkerBoard, asked
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker

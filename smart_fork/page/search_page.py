@@ -22,6 +22,7 @@ from indexer.project import project_of
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import time_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.git_blame import names_lines
@@ -35,11 +36,10 @@ from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
 from smart_fork.finding.team_sessions import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.conversation_page import ExchangeSide, spoken
-from smart_fork.page.endpoints import Endpoints, ProjectChoice, ProjectCookie, in_thread
+from smart_fork.page.endpoint_builder import Endpoints, ProjectChoice, ProjectCookie, in_thread
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, period, rendered
 from smart_fork.page.session_page import conversation
 from smart_fork.page.worker_board import BoardView
-from smart_fork.snippets import time_of
 
 if TYPE_CHECKING:
     from indexer.store.base import Holding, SessionRow

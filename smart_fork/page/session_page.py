@@ -47,7 +47,7 @@ from smart_fork.page.conversation_page import (
     reading,
     refuse_changed_session,
 )
-from smart_fork.page.endpoints import Asked, Endpoints, ProjectCookie, folder, in_thread
+from smart_fork.page.endpoint_builder import Asked, Endpoints, ProjectCookie, folder, in_thread
 from smart_fork.page.renderer import (
     HEADERS,
     PageValues,

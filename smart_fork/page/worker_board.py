@@ -14,9 +14,9 @@ from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.outcome import Outcome
 from indexer.transcripts.model import Turn
+from smart_fork.display_text import time_of
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.repository.worktree import Worktree
-from smart_fork.snippets import time_of
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.answers import WorkerState

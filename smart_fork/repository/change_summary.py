@@ -14,6 +14,7 @@ from indexer.lazy import late
 from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.texts import NEWS_TAG
+from smart_fork.display_text import printable
 from smart_fork.repository.changes_since import (
     MAX_COMMITS,
     ChangesSince,
@@ -21,7 +22,6 @@ from smart_fork.repository.changes_since import (
     SessionKnowledge,
     find_changes,
 )
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 
 #: The maximum length of a summary.

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from indexer.lazy import dataclass, late
 from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
+from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
 GIT_SECONDS = 120.0

@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 
 from indexer.lazy import dataclass
 from indexer.project import bare_at, is_within, project_of, resolve, text_of_regular
+from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import uncommitted
 from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.uncommitted import FileChange, difference, submodules
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
 BRANCHES = "smart-fork/"

@@ -32,9 +32,9 @@ from indexer.lazy import dataclass
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
+from smart_fork.display_text import Stage
 from smart_fork.errors import SmartForkError
 from smart_fork.server import tasks
-from smart_fork.snippets import Stage
 from smart_fork.system import call_context
 from smart_fork.system.call_context import calling, cancellable
 

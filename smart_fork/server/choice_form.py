@@ -17,12 +17,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from indexer.lazy import late
 from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
+from smart_fork.display_text import minute, printable
 from smart_fork.errors import NotFound
 from smart_fork.finding.session_view import BUDGET, Hit
 from smart_fork.forking.request import AnswerPending, Ask
 from smart_fork.server import tasks
 from smart_fork.server.calls import roots_question
-from smart_fork.snippets import minute, printable
 
 if TYPE_CHECKING:
     pass

@@ -17,7 +17,7 @@ from anyio.abc import ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from smart_fork.system.rpc import Id, RpcMessage
+from smart_fork.system.json_rpc import Id, RpcMessage
 
 #: The time for open answers after stdin was closed: a script writes all requests at first, and waits.
 LAST_SECONDS = 0.5

@@ -25,8 +25,9 @@ from pydantic import BaseModel, Field, ValidationError
 from indexer.errors import joined
 from indexer.values import Value
 from smart_fork.agents.options import FieldInput, inputs
+from smart_fork.display_text import shown
 from smart_fork.errors import Usage, speak_of_tools
-from smart_fork.hooks import recall_switch
+from smart_fork.hooks import hint_switch
 from smart_fork.server.calls import (
     caller_of,
     in_thread,
@@ -36,7 +37,6 @@ from smart_fork.server.calls import (
     with_progress,
     without_session_argument,
 )
-from smart_fork.snippets import shown
 from smart_fork.system import call_context
 
 #: The bytes of an answer with `RESULTS` results. The snippets share what the other fields leave.
@@ -258,7 +258,7 @@ def asynchronous(handler: Handler) -> Handler:
             given["ctx"] = ctx
         if "caller" in wants:
             given["caller"] = await caller_of(ctx)
-            await in_thread(functools.partial(recall_switch.follow, given["caller"].session_id, told))
+            await in_thread(functools.partial(hint_switch.follow, given["caller"].session_id, told))
         if inspect.iscoroutinefunction(handler):
             return await handler(**given)
         return await in_thread(functools.partial(handler, **given))

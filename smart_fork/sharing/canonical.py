@@ -30,8 +30,8 @@ from urllib.parse import quote, unquote
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from smart_fork.display_text import printable
 from smart_fork.errors import TooLarge, Unshareable, Usage
-from smart_fork.snippets import printable
 
 MIB = 1 << 20
 GIB = 1 << 30

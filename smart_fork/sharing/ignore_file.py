@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.transcripts.model import UsedTool
 from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.display_text import quoted
 from smart_fork.errors import Usage
-from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -17,7 +17,7 @@ from pathlib import Path
 from indexer.errors import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
@@ -155,7 +155,7 @@ class WrittenLog:
 
     def undo(self) -> None:
         self.branch.undo()
-        session_origins.forget_foreign(self.session_id)
+        provenance.forget_foreign(self.session_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Converter, HomePlace
+from smart_fork.display_text import printable
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.sharing.ignore_file import IgnoreRules, ignore_rules
-from smart_fork.snippets import printable
 
 #: The kinds of removed content, as people read them.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (

@@ -27,7 +27,7 @@ from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
@@ -329,7 +329,7 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
         except SmartForkError:
             return  # its agent has it open
     else:
-        session_origins.forget_foreign(session_id)
+        provenance.forget_foreign(session_id)
     _strike(session_id)
 
 

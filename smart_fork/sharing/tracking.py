@@ -26,10 +26,10 @@ from indexer.locks import held
 from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
 from indexer.safe_files import private_dir, replace_file, state_home
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import quoted
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository.git import Repository
 from smart_fork.sharing.canonical import Count, SessionId, check_key, project_key, refused
-from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
 FOLDER, FILE = ".smart-fork", "tracking.json"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 from indexer.lazy import dataclass
 from smart_fork.agents.options import said
+from smart_fork.display_text import printable
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName

@@ -20,9 +20,9 @@ from pydantic import ValidationError
 
 from indexer import state
 from smart_fork import errors
+from smart_fork.display_text import quoted
 from smart_fork.errors import ServerUnavailable, SmartForkError
 from smart_fork.sharing import canonical
-from smart_fork.snippets import quoted
 from smart_fork.team import wire
 from smart_fork.team.stored_logins import Account, is_loopback, rejected_token, remember, renewal_after
 

@@ -19,10 +19,11 @@ from indexer.outcome import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
-from smart_fork import config, session_origins
+from smart_fork import config, provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Resolved
+from smart_fork.display_text import printable
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
@@ -36,7 +37,6 @@ from smart_fork.finding.team_sessions import ServerState
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
-from smart_fork.snippets import printable
 from smart_fork.team import PullOptions, client, stored_logins, wire
 from smart_fork.team.branch import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
@@ -111,10 +111,10 @@ def _fetched_copy(
             raise missing
         with opened(directory=directory) as where:
             one = _by_alias(where, reference) or _fetched(where, reference)
-        session_origins.refuse_pending_withdrawal(one.session_id)
+        provenance.refuse_pending_withdrawal(one.session_id)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
-    passes = session_origins.viewing_copy(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
+    passes = provenance.viewing_copy(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
     try:
         with passes:
             yield one
@@ -197,7 +197,7 @@ def _delete_copy(where: TeamProject, one: FetchedSession) -> None:
     AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()
-    session_origins.forget_foreign(one.session_id)
+    provenance.forget_foreign(one.session_id)
     where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)
 
 
@@ -240,15 +240,15 @@ class TeamSearch:
 
     def withheld(self) -> frozenset[str]:
         """Return the ids of local sessions with withdrawn messages that must still be removed."""
-        self._withheld = session_origins.pending_withdrawals()
+        self._withheld = provenance.pending_withdrawals()
         return self._withheld
 
     def taken_out(self) -> bool:
         """Remove withdrawn messages from local sessions. Return True if any session changed."""
-        if not session_origins.pending_withdrawals():
+        if not provenance.pending_withdrawals():
             return False
         done = apply_pending()
-        return bool(done.changed or done.removed or session_origins.pending_withdrawals() - self._withheld)
+        return bool(done.changed or done.removed or provenance.pending_withdrawals() - self._withheld)
 
     @property
     def auto_fork(self) -> bool:

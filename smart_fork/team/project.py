@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from indexer.project import project_of, resolve
 from indexer.values import Value, rare
+from smart_fork.display_text import quoted
 from smart_fork.errors import (
     Conflict,
     NotAuthenticated,
@@ -32,7 +33,6 @@ from smart_fork.sharing import canonical
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
-from smart_fork.snippets import quoted
 from smart_fork.team import client, stored_logins, wire
 from smart_fork.team.client import Client
 from smart_fork.team.records import unpack

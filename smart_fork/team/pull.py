@@ -14,7 +14,7 @@ import orjson
 from indexer.project import project_of, resolve
 from indexer.safe_files import replace_file
 from indexer.transcripts.model import AgentName
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import WorkDirectory, belongs
@@ -342,7 +342,7 @@ def _note_others(
         if number >= count or sha256(one).hexdigest() in pushed
     }
     said = (received_logs.record_id(canonical.decode(one)) for one in made.local.records)
-    session_origins.remember_foreign(made.session_id, (one for one in said if one and one not in own))
+    provenance.remember_foreign(made.session_id, (one for one in said if one and one not in own))
 
 
 def _begun_by_others(project: TeamProject, info: SessionInfo) -> int:

@@ -16,13 +16,13 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import OWN
+from smart_fork.display_text import printable
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
-from smart_fork.snippets import printable
 from smart_fork.team import PushRequest, wire
 from smart_fork.team.branch import create_base, unparented_hint, update_description
 from smart_fork.team.project import PendingCreation, Shared, TeamProject, open_segment, pending_creation, shared

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, ROOT
+from smart_fork.display_text import printable, quoted
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, replay
 from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
-from smart_fork.snippets import printable, quoted
 from smart_fork.team import PushRequest, wire
 from smart_fork.team.branch import unparented_hint
 from smart_fork.team.project import ID_BEGINNING, TeamProject
@@ -179,7 +179,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, request)
-    session_origins.refuse_pending_withdrawal(session.session_id)
+    provenance.refuse_pending_withdrawal(session.session_id)
     root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
     if name is not None:
         alias = tracked.aliases[name]

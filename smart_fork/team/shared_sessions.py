@@ -15,6 +15,7 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session
 from indexer.values import Value
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import printable
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
@@ -23,7 +24,6 @@ from smart_fork.finding.session_view import Conversation
 from smart_fork.finding.sessions import ReadRange
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.tracking import Alias
-from smart_fork.snippets import printable
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
 from smart_fork.team.project import Download, TeamProject, download, has_moved, opened

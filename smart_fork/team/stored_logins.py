@@ -23,9 +23,9 @@ from indexer.errors import next_step
 from indexer.locks import held_file
 from indexer.safe_files import replace_file, state_home
 from indexer.settings import Setting
+from smart_fork.display_text import quoted
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 from smart_fork.sharing.tracking import folder, write_error
-from smart_fork.snippets import quoted
 
 NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32

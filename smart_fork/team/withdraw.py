@@ -18,12 +18,13 @@ from indexer import state
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_in
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.display_text import quoted
 from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
@@ -31,7 +32,6 @@ from smart_fork.excise.text_search import telling_words, words_and_runs
 from smart_fork.sharing import canonical, received_logs, withdrawal
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.withdrawal import apply_pending
-from smart_fork.snippets import quoted
 from smart_fork.team import client, stored_logins, wire
 from smart_fork.team.client import Client
 from smart_fork.team.project import Download, TeamProject, download, opened
@@ -368,7 +368,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
         with suppress(NotAuthenticated, ServerUnavailable):
             client.ask_briefly(stored_logins.logged_in_account(known.server), fetch_withdrawals, "ask for withdrawals")
     apply_pending()
-    session_origins.refuse_pending_withdrawal(READERS[agent].id_of(path))
+    provenance.refuse_pending_withdrawal(READERS[agent].id_of(path))
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:

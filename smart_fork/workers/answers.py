@@ -9,9 +9,9 @@ from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.log_tail import TokenUse
+from smart_fork.display_text import duration
 from smart_fork.finding.session_view import Message, SessionNotes
 from smart_fork.repository.uncommitted import FileChange
-from smart_fork.snippets import duration
 
 #: The known fields of a window that smart-fork did not open.
 _OF_OTHERS = (

@@ -20,6 +20,7 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, seconds_in, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, SmartForkError, advice
 from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.commits import works_of
@@ -29,7 +30,6 @@ from smart_fork.finding.session_view import SessionNotes
 from smart_fork.forking.lineage import lineage
 from smart_fork.repository.git import Repository
 from smart_fork.repository.uncommitted import difference
-from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import Compared

@@ -21,12 +21,12 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_tail import Activity, TokenUse
 from smart_fork.agents.screen import Question
+from smart_fork.display_text import printable
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.session_view import Message
-from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.answers import WorkerRead, WorkerState, WorkersWaited, WorkerWaited

@@ -21,8 +21,8 @@ from indexer.masking import mask
 from indexer.safe_files import private_dir
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.values import Value, json_in, list_in
+from smart_fork.display_text import quoted, storable
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage, advice
-from smart_fork.snippets import quoted, storable
 from smart_fork.system import call_context
 from smart_fork.workers.registry_path import has_registry, registry_file
 

@@ -34,8 +34,8 @@ from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.start_command import Delivery
+from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
-from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed, Processes
 from smart_fork.workers.registry import WorkerRecord
 from smart_fork.workers.worker_terminal import (

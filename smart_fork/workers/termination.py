@@ -20,10 +20,10 @@ from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import is_part_of, remove_copy
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.repository.worktree import Worktree
-from smart_fork.snippets import printable
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.answers import WorkerClosed

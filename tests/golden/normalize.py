@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.agents.claude.log_files import slug
-from smart_fork.system.release import own_version
+from smart_fork.system.version import own_version
 
 #: When the demo is told: a while ago on every machine.
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)

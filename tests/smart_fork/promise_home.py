@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from smart_fork.agents import AGENTS
+from smart_fork.display_text import one_of
 from smart_fork.finding import session_notes
-from smart_fork.snippets import one_of
 from tests.smart_fork import mcp_client
 from tests.smart_fork.fake_agents import Scripted
 from tests.smart_fork.finding.test_authorship import BODY, commit

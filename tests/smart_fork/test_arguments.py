@@ -11,11 +11,11 @@ import pytest
 from mcp import Client
 
 from smart_fork.agents import AGENTS
+from smart_fork.display_text import one_of
 from smart_fork.finding.request import collections
 from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tool_construction import strict
-from smart_fork.snippets import one_of
 from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.tool_server import create_server
 from tests.support.cases import thorough_except

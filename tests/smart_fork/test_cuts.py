@@ -17,12 +17,12 @@ from smart_fork.agents.codex.codec import failure_of
 from smart_fork.agents.cuts.cutter import preview
 from smart_fork.agents.screen import Screen
 from smart_fork.cli.service.json_log import JsonLines
+from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet
 from smart_fork.forking.worker import name_of
 from smart_fork.page.conversation_page import QUESTION_CHARACTERS, reading
-from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry

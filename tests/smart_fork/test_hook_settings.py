@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smart_fork import agents as agents_folder
-from smart_fork import json_text
+from smart_fork import json_edit
 from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.settings import Hooks
@@ -146,7 +146,7 @@ def test_what_was_there_before_a_second_time_is_not_what_was_there_before_the_fi
 def test_what_is_put_into_an_empty_place_is_indented_as_all_else_is():
     before = json.dumps({"model": "opus", "hooks": {}}, indent=4)
 
-    after = json_text.insert(before, ("hooks", "Stop"), {"command": "say done"})
+    after = json_edit.insert(before, ("hooks", "Stop"), {"command": "say done"})
 
     assert json.dumps({"model": "opus", "hooks": {"Stop": [{"command": "say done"}]}}, indent=4) == after
 
@@ -248,13 +248,13 @@ def test_settings_that_cannot_be_written_are_an_error(file):
 
 def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
     file.write_text("{}")
-    append = json_text.append
+    append = json_edit.append
 
     def meanwhile(*words):
         file.write_text('{"model": "opus"}')
         return append(*words)
 
-    monkeypatch.setattr(json_text, "append", meanwhile)
+    monkeypatch.setattr(json_edit, "append", meanwhile)
     with pytest.raises(SmartForkError, match="changed by another program"):
         agent_settings.install("claude")
     assert '{"model": "opus"}' == file.read_text()

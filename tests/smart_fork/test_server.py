@@ -17,9 +17,9 @@ from indexer.safe_files import index_db
 from indexer.store.damage import kept
 from indexer.store.schema import connect
 from smart_fork.agents import AGENTS
+from smart_fork.display_text import one_of
 from smart_fork.server import create_server
 from smart_fork.server.session_tools import MAX_BROKEN
-from smart_fork.snippets import one_of
 from tests.smart_fork.mcp_client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 

@@ -30,7 +30,7 @@ from smart_fork.agents.codex.sent_records import SeenRecord, enveloped, linked_t
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed
 from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
-from smart_fork.json_text import respelled
+from smart_fork.json_edit import respelled
 
 #: The fields of a header that are only true of its own file.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")

@@ -27,7 +27,7 @@ from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
-from smart_fork.json_text import respelled
+from smart_fork.json_edit import respelled
 
 #: The folders beside a log that the model may read again: files, and summaries of compactions.
 _BESIDE = ("files", "checkpoints")

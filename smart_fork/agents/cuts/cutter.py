@@ -36,7 +36,7 @@ from smart_fork.agents.cuts.model import (
 from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.record_reader import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
-from smart_fork.json_text import respelled
+from smart_fork.json_edit import respelled
 
 
 class Files:

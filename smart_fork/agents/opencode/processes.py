@@ -26,7 +26,7 @@ from smart_fork.agents.opencode.database import opened
 from smart_fork.agents.opencode.session_reader import conversation, text_of, written
 from smart_fork.agents.screen import Question, Screen, words
 from smart_fork.agents.start_command import CommandLine, Delivery, LaunchRequest, Staging, Starter
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 from smart_fork.system.processes import Running
 
 #: The left border of a box, and the lower end of the input box.

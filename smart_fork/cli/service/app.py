@@ -45,14 +45,14 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_hints import Hint, HookEvent
 from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
-from smart_fork.hooks import recall_switch
+from smart_fork.hooks import hint_switch
 from smart_fork.hooks.worker_events import receive
 from smart_fork.page import routes
-from smart_fork.page.endpoints import ServiceActivity
+from smart_fork.page.endpoint_builder import ServiceActivity
 from smart_fork.page.sign_in import SignIn
 from smart_fork.server import create_server
-from smart_fork.system.release import own_version
-from smart_fork.system.rpc import RpcMessage
+from smart_fork.system.json_rpc import RpcMessage
+from smart_fork.system.version import own_version
 from smart_fork.workers.liveness import recover
 from smart_fork.workers.registry import Registry
 
@@ -266,7 +266,7 @@ class ServiceParts:
         recover()
         with suppress(OSError):
             snapshots.prune(datetime.now(UTC))
-        recall_switch.forget()
+        hint_switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
         threading.Thread(target=erasure.run_pending, name="erasing", daemon=True).start()
         if Setting.INDEXING.is_on():

@@ -23,8 +23,8 @@ from indexer.lazy import dataclass
 from indexer.locks import locked_by
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
+from smart_fork.display_text import quoted
 from smart_fork.errors import ProgramFailed
-from smart_fork.snippets import quoted
 
 #: The service's port, unless another one was chosen.
 PORT = 8766

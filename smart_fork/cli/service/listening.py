@@ -45,7 +45,7 @@ from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import Upgrade, adopt, become, load_service
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.system.http_limits import Connection
-from smart_fork.system.release import own_version
+from smart_fork.system.version import own_version
 
 #: The name that stands for `LOOPBACKS`, even where it cannot be looked up.
 LOCALHOST = "localhost"

@@ -17,7 +17,7 @@ from typing import NoReturn
 import psutil
 
 from indexer.settings import Setting
-from smart_fork.system.release import Release
+from smart_fork.system.version import Release
 
 #: Seconds between two looks at the installed version, and until the next look while a restart is near.
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0

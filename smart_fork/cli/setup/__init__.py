@@ -58,9 +58,9 @@ from smart_fork.cli.setup.setup_answer import (
     TakenOut,
     Trial,
 )
+from smart_fork.display_text import one_of, printable
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding.index_access import opened
-from smart_fork.snippets import one_of, printable
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.transcripts.model import AgentName
-from smart_fork import json_text
+from smart_fork import json_edit
 from smart_fork.agents import AGENTS
 from smart_fork.agents.settings import Hooks
 from smart_fork.cli.setup.ledger import ForeignFile, Ledger, LedgerLine, Step
 from smart_fork.cli.setup.setup_answer import HooksChanged
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import recall_switch
-from smart_fork.hooks.recall import BEFORE_A_TOOL
+from smart_fork.hooks import hint_switch
+from smart_fork.hooks.hints import BEFORE_A_TOOL
 from smart_fork.system.processes import Processes
 
 #: What the agents run, and what tells our handlers from those of others.
@@ -73,7 +73,7 @@ def remove_handlers(path: Path) -> bool:
     for event in _events(text):
         text = _without_ours(text, event, spaces)
     if text != before:
-        made_by_us = spaces.created and not json_text.items(text, json_text.root(text))
+        made_by_us = spaces.created and not json_edit.items(text, json_edit.root(text))
         ForeignFile(path).write(before, None if made_by_us else text)
     spaces.forget()
     return text != before
@@ -99,10 +99,10 @@ def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces
     while len(found := list(_ours(text, event))) > 1:
         text = _without(text, event, found[-1], spaces)
     if not found:
-        spaces.empty |= json_text.empty_on(text, ("hooks", event))
-        return json_text.insert(text, ("hooks", event), wanted)
+        spaces.empty |= json_edit.empty_on(text, ("hooks", event))
+        return json_edit.insert(text, ("hooks", event), wanted)
     handler, (new,) = found[0].handler, wanted["hooks"]
-    return text if _value(text, handler) == new else json_text.replace(text, handler, new)
+    return text if _value(text, handler) == new else json_edit.replace(text, handler, new)
 
 
 def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
@@ -116,30 +116,30 @@ def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
 
     Containers that were empty before smart-fork changed the settings stay (see `_Spaces`).
     """
-    if len(json_text.items(text, one.handlers)) > 1:
-        return json_text.remove(text, one.handlers, one.handler)
-    return json_text.withdraw(text, ("hooks", event), one.group, spaces.empty)
+    if len(json_edit.items(text, one.handlers)) > 1:
+        return json_edit.remove(text, one.handlers, one.handler)
+    return json_edit.withdraw(text, ("hooks", event), one.group, spaces.empty)
 
 
 class _Handler(NamedTuple):
     """The positions of a handler in the text of the settings: its group (a JSON object), the list in it, and itself."""
 
-    group: json_text.JsonItem
+    group: json_edit.JsonItem
     handlers: int
-    handler: json_text.JsonItem
+    handler: json_edit.JsonItem
 
 
 def _ours(text: str, event: str) -> Iterator[_Handler]:
     """Yield the position of each handler of smart-fork that the settings `text` has for `event`."""
-    hooks = json_text.member(text, json_text.root(text), "hooks")
-    groups = json_text.member(text, hooks.value, event) if hooks else None
+    hooks = json_edit.member(text, json_edit.root(text), "hooks")
+    groups = json_edit.member(text, hooks.value, event) if hooks else None
     if groups is None or text[groups.value] != "[":
         return
-    for group in json_text.items(text, groups.value):
-        handlers = json_text.member(text, group.value, "hooks")
+    for group in json_edit.items(text, groups.value):
+        handlers = json_edit.member(text, group.value, "hooks")
         if handlers is None or text[handlers.value] != "[":
             continue
-        for handler in json_text.items(text, handlers.value):
+        for handler in json_edit.items(text, handlers.value):
             if _is_our_handler(_value(text, handler)):
                 yield _Handler(group, handlers.value, handler)
 
@@ -157,13 +157,13 @@ def _is_our_handler(handler: object) -> bool:
     return len(words) >= 2 and Path(words[0]).name == "smart-fork" and words[1] == "hook"
 
 
-def _value(text: str, item: json_text.JsonItem) -> Any:
+def _value(text: str, item: json_edit.JsonItem) -> Any:
     return json.loads(text[item.value : item.end])
 
 
 def _events(text: str) -> list[str]:
-    hooks = json_text.member(text, json_text.root(text), "hooks")
-    return [item.key for item in json_text.items(text, hooks.value)] if hooks and text[hooks.value] == "{" else []
+    hooks = json_edit.member(text, json_edit.root(text), "hooks")
+    return [item.key for item in json_edit.items(text, hooks.value)] if hooks and text[hooks.value] == "{" else []
 
 
 class _Spaces:
@@ -175,7 +175,7 @@ class _Spaces:
 
     def __init__(self, path: Path) -> None:
         self._file = state_home() / "hooks" / f"{sha256(os.fsencode(path)).hexdigest()[:16]}.json"
-        self.empty: dict[json_text.Way, str] = {}
+        self.empty: dict[json_edit.Way, str] = {}
         self.created = False
         with suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads(self._file.read_bytes())
@@ -200,7 +200,7 @@ def _read(path: Path) -> str | None:
     if text is None:
         return None
     try:
-        hooks = json_text.read_object(text).get("hooks", {})
+        hooks = json_edit.read_object(text).get("hooks", {})
     except (ValueError, RecursionError) as error:
         raise SmartForkError(f"{path} is not plain JSON, and was not changed: {error}", step) from error
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
@@ -299,7 +299,7 @@ def _groups(hooks: Hooks) -> Groups:
     ours = [hooks.handler(command(hooks.agent))]
     groups: dict[str, dict[str, Any]] = {event: {"hooks": ours} for event in hooks.events}
     for event, matcher in ((BEFORE_A_TOOL, hooks.edits), hooks.failures):
-        if matcher and recall_switch.is_on(hooks.agent):  # each such call waits for it
+        if matcher and hint_switch.is_on(hooks.agent):  # each such call waits for it
             groups[event] = {"matcher": matcher, "hooks": ours}
     return groups
 

@@ -25,7 +25,7 @@ from smart_fork.cli.setup import agent_settings
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, write_errors
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import recall_switch
+from smart_fork.hooks import hint_switch
 from smart_fork.system.processes import Processes
 
 _STAYS = "Existing copies stay; `smart-fork forget ID` removes one."
@@ -96,20 +96,20 @@ class Recall:
         Without suitable hooks, it has the state "left": it is not done.
         """
         agent = way.agent
-        step = partial(Step, "recall", cls.NAME, str(recall_switch.file_of(agent)), agent=agent)
+        step = partial(Step, "recall", cls.NAME, str(hint_switch.file_of(agent)), agent=agent)
         hooks = AGENTS[agent].hooks
         if hooks is None or not (hooks.recalls or hooks.edits):
             return step(state="left", why=f"{way.title} has no hook for prompts or edits")
-        if recall_switch.is_on(agent):
+        if hint_switch.is_on(agent):
             return step(state="there")
         return step(state="new", act=partial(cls._written, agent))
 
     @staticmethod
     def _written(agent: AgentName, ledger: Ledger) -> list[str]:
-        path = recall_switch.file_of(agent)
+        path = hint_switch.file_of(agent)
         ledger.write(LedgerLine(what="recall", agent=agent, path=path))
         with write_errors(path, "written"):
-            recall_switch.turn_on(agent)
+            hint_switch.turn_on(agent)
         return [*agent_settings.follow_recall(agent), f"Recall works while the service runs. {_OFF}"]
 
     @staticmethod
@@ -117,7 +117,7 @@ class Recall:
         """Switch recall off for the agent of `line`. Return notes for the person."""
         agent = AGENTS.registration_of(line.agent).agent
         with write_errors(line.path, "removed"):
-            recall_switch.turn_off(agent)
+            hint_switch.turn_off(agent)
         return list(agent_settings.follow_recall(agent))
 
     @staticmethod
@@ -133,7 +133,7 @@ class Recall:
         ]
         if not agents:
             return
-        asked = recall_switch.prompt_hint_counts()
+        asked = hint_switch.prompt_hint_counts()
         detail = (
             f"on for {AGENTS.titles(way.agent for way in agents)}; "
             f"suggested a session in {asked.told} of {asked.sessions} new sessions"

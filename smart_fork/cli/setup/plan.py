@@ -35,7 +35,7 @@ from smart_fork.finding.answer import RecentSession
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.recent import list_recent
 from smart_fork.system.processes import Processes
-from smart_fork.system.release import own_version
+from smart_fork.system.version import own_version
 
 _NAME = "smart-fork"
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from smart_fork import json_text
+from smart_fork import json_edit
 from smart_fork.agents.settings import PermissionRules, Registration, UnsuitableError
 from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
@@ -41,9 +41,9 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
     new = missing(text, rules)
     if text is None:
         return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", Added(new)
-    added = Added(new, tuple(json_text.empty_on(text, _WAY).items()))
+    added = Added(new, tuple(json_edit.empty_on(text, _WAY).items()))
     for rule in new:
-        text = json_text.insert(text, _WAY, rule)
+        text = json_edit.insert(text, _WAY, rule)
     return text, added
 
 
@@ -55,14 +55,14 @@ def restore(text: str, added: Added) -> str:
     for rule in added.rules:
         if rule in _list(text):
             item = next(one for one in _items(text) if json.loads(text[one.value : one.end]) == rule)
-            text = json_text.withdraw(text, _WAY, item, dict(added.empty))
+            text = json_edit.withdraw(text, _WAY, item, dict(added.empty))
     return text
 
 
-def _items(text: str) -> list[json_text.JsonItem]:
-    outer = json_text.member(text, json_text.root(text), _WAY[0])
-    inner = json_text.member(text, outer.value, _WAY[1]) if outer else None
-    return json_text.items(text, inner.value) if inner else []
+def _items(text: str) -> list[json_edit.JsonItem]:
+    outer = json_edit.member(text, json_edit.root(text), _WAY[0])
+    inner = json_edit.member(text, outer.value, _WAY[1]) if outer else None
+    return json_edit.items(text, inner.value) if inner else []
 
 
 def _list(text: str | None) -> list[object]:

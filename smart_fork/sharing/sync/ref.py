@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from indexer.safe_files import private_dir
+from smart_fork.display_text import quoted
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
 from smart_fork.sharing.sync import manifest
-from smart_fork.snippets import quoted
 from smart_fork.system.processes import Completed, Processes
 
 REF = "refs/smart-fork/sync"

@@ -18,7 +18,7 @@ from indexer.locks import held
 from indexer.log_changes import forgotten
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
@@ -278,7 +278,7 @@ class _Run:
         if not self._dry:
             withdrawal.apply_pending()
             for session_id in sending.copies():
-                if not session_origins.was_received(session_id):
+                if not provenance.was_received(session_id):
                     sending.keep_copy(session_id, None)
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}

@@ -16,9 +16,10 @@ from indexer.errors import what_failed
 from indexer.log_changes import VERSION
 from indexer.project import project_of
 from indexer.transcripts.model import Session
-from smart_fork import config, session_origins
+from smart_fork import config, provenance
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
+from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.history import look
@@ -28,7 +29,6 @@ from smart_fork.sharing.ignore_file import IGNORE_FILE
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, Outgoing, prepare
 from smart_fork.sharing.sync.manifest import SharedEntry, SyncKey
-from smart_fork.snippets import printable
 
 _NAME, _COPY = "sync", "sync copy "
 
@@ -165,14 +165,14 @@ def prepared_sessions(
 
 
 def _prepared(session: Session, root: Path, name: str, stamp: str, copy: SyncedCopy | None) -> PreparedSession:
-    session_origins.refuse_pending_withdrawal(session.session_id)
+    provenance.refuse_pending_withdrawal(session.session_id)
     if copy is not None:
         logs = ProjectLogs(root)
         now = logs.records(logs.read(session.source_path, session.agent))
         if (len(now.records), now.digest(copy.count)) == (copy.count, copy.digest):
             return PreparedSession(name, stamp)
     out = prepare(session.source_path, session.agent, root)
-    if session_origins.foreign_among((session.session_id, *(turn.id for turn in out.session.turns))):
+    if provenance.foreign_among((session.session_id, *(turn.id for turn in out.session.turns))):
         raise NotSent("It has a teammate's messages.", "Take it from the team's server on the other machine.")
     replay.check_outgoing(out)
     return PreparedSession(name, stamp, _entry(out, root), out.records)

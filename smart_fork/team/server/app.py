@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing import canonical, replay
-from smart_fork.snippets import printable
-from smart_fork.system.release import own_version
+from smart_fork.system.version import own_version
 from smart_fork.team import wire
 from smart_fork.team.records import unpack
 from smart_fork.team.server import auth, endpoints, jobs, metrics, push, sessions, stored_records, withdrawal

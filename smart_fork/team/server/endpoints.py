@@ -26,9 +26,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork import errors
+from smart_fork.display_text import printable
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.snippets import printable
 from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth, sessions

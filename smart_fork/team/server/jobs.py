@@ -20,7 +20,7 @@ from psycopg import sql
 from psycopg_pool import PoolTimeout
 
 from indexer.masking import mask
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 from smart_fork.team.server import stored_records
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.search import index_session

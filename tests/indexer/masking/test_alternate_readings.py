@@ -8,7 +8,7 @@ import pytest
 
 from indexer.masking import mask
 from indexer.masking.alternate_readings import INVISIBLE, View
-from smart_fork.snippets import printable
+from smart_fork.display_text import printable
 from tests.indexer.masking.invented_secrets import TOKENS, made_up
 from tests.support.cases import parametrize_subtests
 

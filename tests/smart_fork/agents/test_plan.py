@@ -15,8 +15,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES, ForkPlan
 from smart_fork.agents.options import Options
 from smart_fork.agents.start_command import LaunchRequest
+from smart_fork.display_text import plain_name
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.snippets import plain_name
 from tests.smart_fork.forks import NEW, SESSION
 
 CLAUDE = LaunchRequest("claude", SESSION, Path("/work"), "/bin/claude", new_session_id=NEW)

@@ -18,7 +18,7 @@ from mcp_types import Tool
 from smart_fork.cli.mcp_handshake import ALL, CATALOGUE, FEW, greet, listed, wanted
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
-from smart_fork.system.rpc import RpcMessage
+from smart_fork.system.json_rpc import RpcMessage
 from tests.smart_fork.cli.mcp_messages import INITIALIZE, call, request, told
 from tests.smart_fork.invalid_messages import ODD, UNANSWERED
 from tests.support.cases import thorough_except_first

@@ -26,7 +26,7 @@ import zstandard
 
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.cuts.model import Transcript
@@ -122,7 +122,7 @@ class Family:
         made = branch(first, as_agent=agent)["session_id"]
         self.members.append(Member(agent, made))
         self.forget(first)  # as if it had been begun with that agent
-        session_origins.forget_handover(made)
+        provenance.forget_handover(made)
         if agent not in CUTTABLE:
             self.handed_over(*CUTTABLE)
 
@@ -179,7 +179,7 @@ class Family:
             )
         )
         self.ended(forked.worker_id)
-        kept = {one.source_session_id for one in session_origins.handovers() if one.session_id == forked.new_session_id}
+        kept = {one.source_session_id for one in provenance.handovers() if one.session_id == forked.new_session_id}
         others = (one for one in parents[1:] if one.session_id in kept)
         self.add(forked.agent_type, forked.new_session_id, parents[0], *others)
 

@@ -16,7 +16,7 @@ from indexer import kept_logs, state
 from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback, writing
@@ -478,7 +478,7 @@ def a_line_of_hand_overs(world, shop, agents) -> list[tuple[str, Path]]:
             made.append((one["session_id"], Path(one["path"])))
     if len(made) > len(agents):
         made[0][1].unlink()  # as if it had been begun with that agent
-        session_origins.forget_handover(made[1][0])
+        provenance.forget_handover(made[1][0])
     return made[-len(agents) :]
 
 

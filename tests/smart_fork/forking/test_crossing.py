@@ -10,7 +10,7 @@ import pytest
 
 from indexer.outcome import Outcome, edits_of, known_files
 from indexer.safe_files import state_home
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents.options import Options
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import cut
@@ -169,7 +169,7 @@ def test_what_became_of_the_work_is_known_of_what_was_told_as_well(world, shop):
 
 def test_families_that_name_each_other_in_a_circle_are_one_and_end():
     for one, of in (("a", "b"), ("b", "a"), ("c", "gone"), ("d", "gone")):
-        session_origins.remember_handover(session_origins.HandedOver(one, "codex", "claude", of))
+        provenance.remember_handover(provenance.HandedOver(one, "codex", "claude", of))
     rows = [SimpleNamespace(row=number, session_id=one, root_id="") for number, one in enumerate("abcde")]
 
     named = families(rows)

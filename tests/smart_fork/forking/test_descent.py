@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.forking.family import Descent, descent, parents
 from smart_fork.workers.registry import Registry
@@ -162,7 +162,7 @@ def test_what_was_told_by_way_of_a_branch_without_a_log_is_found_and_the_branch_
 def test_a_merged_session_is_below_both(world, shop):
     one, other = world.claude(shop, *SAID), world.claude(shop, *SAID)
     merged = branch(one)["session_id"]
-    session_origins.remember_handover(session_origins.HandedOver(merged, "claude", "claude", one), [("claude", other)])
+    provenance.remember_handover(provenance.HandedOver(merged, "claude", "claude", one), [("claude", other)])
     last = branch(merged)["session_id"]
 
     assert {merged, last} == ids(found(world, one).descendants) == ids(found(world, other).descendants)
@@ -179,7 +179,7 @@ def test_who_is_not_below_a_branch_is_beside_it(world, shop):
 def test_sessions_that_name_each_other_do_not_go_round_and_neither_is_certain(world, shop):
     first = world.claude(shop, *SAID)
     other = branch(first)["session_id"]
-    session_origins.remember_handover(session_origins.HandedOver(first, "claude", "claude", other))
+    provenance.remember_handover(provenance.HandedOver(first, "claude", "claude", other))
 
     assert (set(), {other}) == (ids(found(world, first).descendants), ids(found(world, first).unclear))
 

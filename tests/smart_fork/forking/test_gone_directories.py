@@ -12,6 +12,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
+from smart_fork.display_text import quoted
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding.results import fork_command
 from smart_fork.finding.session_place import WorkDirectory
@@ -23,7 +24,6 @@ from smart_fork.forking.spawn import session_to_resume, spawn
 from smart_fork.forking.start import prepare, start
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.repository import history
-from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.test_recorded_directories import WRITTEN

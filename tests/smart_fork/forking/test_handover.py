@@ -11,7 +11,7 @@ import pytest
 
 from indexer.handover_action_lines import HandedOverAction
 from indexer.transcripts.model import estimate_tokens
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
@@ -161,7 +161,7 @@ def test_a_start_that_fails_leaves_nothing_of_it(parent, other, played, home, mo
         handed(parent, other)
 
     assert before == {name for name in snapshot(home) if ".smart-fork" not in name}
-    assert [] == list(session_origins.handovers())
+    assert [] == list(provenance.handovers())
 
 
 @pytest.mark.usefixtures("played")
@@ -348,7 +348,7 @@ def test_what_others_have_called_things_ends_no_element_of_ours(world, shop):
 @pytest.mark.usefixtures("played")
 def test_what_goes_on_from_a_teammates_session_asks_before_it_acts_also_as_another_agents(world, shop):
     parent = world.codex(shop, *SAID)
-    session_origins.remember_foreign(parent, ())
+    provenance.remember_foreign(parent, ())
 
     forked = handed(parent, "claude")
 

@@ -12,6 +12,7 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES
 from smart_fork.agents.options import Options
+from smart_fork.display_text import printable
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
@@ -20,7 +21,6 @@ from smart_fork.forking.start import start
 from smart_fork.forking.worker import ForkContent, WorkerSpec, preceded
 from smart_fork.repository.change_summary import MAX_CHARACTERS, _told
 from smart_fork.repository.changes_since import ChangesSince, FileDifference
-from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import FakeProcesses

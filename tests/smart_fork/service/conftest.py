@@ -25,10 +25,10 @@ from smart_fork.cli.service.instance import Address, publish, remove_socket
 from smart_fork.cli.service.listening import listen_locally
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
-from smart_fork.page.endpoints import ServiceActivity
+from smart_fork.page.endpoint_builder import ServiceActivity
 from smart_fork.server import calls
 from smart_fork.system.http_limits import Connection
-from smart_fork.system.release import own_version
+from smart_fork.system.version import own_version
 from tests.smart_fork.searches import opened
 from tests.smart_fork.tool_server import create_server
 

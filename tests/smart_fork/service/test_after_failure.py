@@ -13,7 +13,7 @@ from indexer.transcripts.model import estimate_tokens
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
 from smart_fork.finding import session_notes
-from smart_fork.hooks import ERRORS, RECALL, recall_switch
+from smart_fork.hooks import ERRORS, RECALL, hint_switch
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, noon, on, run
 from tests.support.cases import thorough_except_first
@@ -48,7 +48,7 @@ def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, ag
     assert re.search(rf"<smart-fork-recall>Session {ended} of 20\d\d-\d\d-\d\d met this error until: ", line)
     assert '"run tool install backend" (a quotation' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0, 0) == recall_switch.hint_counts(ERRORS)
+    assert (1, 0, 0) == hint_switch.hint_counts(ERRORS)
     assert (1, 0) == ((shown := overview().recall).errors_told, shown.errors_late)
 
 
@@ -123,7 +123,7 @@ def test_a_command_does_not_leave_its_quotation(world, announced, shop, command)
 
 def test_an_answer_that_comes_too_late_is_counted(announced, ended, shop):
     assert "" == run(failure(shop), "claude", SMART_FORK_RECALL_MS="0")
-    assert (0, 1, 0) == recall_switch.hint_counts(ERRORS)
+    assert (0, 1, 0) == hint_switch.hint_counts(ERRORS)
 
 
 def test_the_hook_is_there_only_while_recall_is_on(on, shop):
@@ -131,7 +131,7 @@ def test_the_hook_is_there_only_while_recall_is_on(on, shop):
     agent_settings.install("claude")
     assert "PostToolUseFailure" in settings.read_text()
 
-    recall_switch.turn_off("claude")
+    hint_switch.turn_off("claude")
     agent_settings.follow_recall("claude")
 
     assert "PostToolUse" not in settings.read_text()
@@ -142,6 +142,6 @@ def test_what_was_said_long_ago_is_forgotten(announced, ended, shop):
     (note,) = (state_home() / RECALL / ERRORS).iterdir()
     os.utime(note, (1.0, 1.0))
 
-    recall_switch.forget()
+    hint_switch.forget()
 
     assert not note.exists()

@@ -12,7 +12,7 @@ from smart_fork.cli.service.client import find_service
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.page import routes
 from smart_fork.page.sign_in import SignIn
-from smart_fork.system.release import own_version
+from smart_fork.system.version import own_version
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.tool_server import create_server
 

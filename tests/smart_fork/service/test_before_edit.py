@@ -14,7 +14,7 @@ from indexer.transcripts.model import estimate_tokens
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
 from smart_fork.finding import session_notes
-from smart_fork.hooks import EDITS, RECALL, recall_switch
+from smart_fork.hooks import EDITS, RECALL, hint_switch
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.finding.test_authorship import BODY, commit, wrote
 from tests.smart_fork.mcp_client import answer
@@ -68,7 +68,7 @@ def written(world, shop) -> str:
 )
 def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, written, shop, agent, called):
     tool, given = called
-    recall_switch.turn_on(agent)
+    hint_switch.turn_on(agent)
     said = json.loads(printed(edit(shop, tool, **given), agent))["hookSpecificOutput"]
 
     line = said["additionalContext"]
@@ -76,7 +76,7 @@ def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, w
     assert re.search(rf"<smart-fork-recall>Session {written} of 20\d\d-", line)
     assert 'when it was asked: "retry the upload five times"' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0, 0) == recall_switch.hint_counts(EDITS)
+    assert (1, 0, 0) == hint_switch.hint_counts(EDITS)
     assert (1, 0) == ((shown := overview().recall).edits_told, shown.edits_late)
 
 
@@ -108,7 +108,7 @@ def test_a_session_that_was_named_is_followed_by_asking_for_it(  # noqa: PLR0917
     how(world, run, written)
     how(world, run, written)
 
-    assert (1, 0, 1) == recall_switch.hint_counts(EDITS)
+    assert (1, 0, 1) == hint_switch.hint_counts(EDITS)
     assert 1 == overview().recall.edits_followed
     assert "" == asked(edit(shop)), "it is still noted that this was said"
 
@@ -121,10 +121,10 @@ def test_lines_that_two_exchanges_wrote_are_not_spoken_of(announced, world, writ
 
 
 def test_an_agent_whose_model_hears_nothing_at_prompts_is_not_asked_there(announced, written, shop):
-    recall_switch.turn_on("copilot")
+    hint_switch.turn_on("copilot")
 
     assert "" == asked(prompt(shop, "retry the upload five times"), "copilot")
-    assert (0, 0, 0) == recall_switch.prompt_hint_counts()
+    assert (0, 0, 0) == hint_switch.prompt_hint_counts()
     assert asked(edit(shop, path="upload.py", old_str=OLD, new_str="x"), "copilot")
 
 
@@ -221,14 +221,14 @@ def test_the_hook_is_there_only_while_recall_is_on(home):
     agent_settings.install("claude")
     settings = home / ".claude/settings.json"
     before = settings.read_bytes()
-    recall_switch.turn_on("claude")
+    hint_switch.turn_on("claude")
     agent_settings.follow_recall("claude")
 
     (group,) = json.loads(settings.read_bytes())["hooks"]["PreToolUse"]
     assert "Edit|MultiEdit" == group["matcher"]
     assert agent_settings.is_installed("claude")
 
-    recall_switch.turn_off("claude")
+    hint_switch.turn_off("claude")
     agent_settings.follow_recall("claude")
     assert before == settings.read_bytes()
     assert not (state_home() / RECALL / EDITS).exists()

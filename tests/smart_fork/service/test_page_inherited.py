@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from smart_fork.display_text import in_words
 from smart_fork.page.worker_board import Inherited, inherited
-from smart_fork.snippets import in_words
 from smart_fork.workers.observation import WorkerReader
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.service.test_page import DONE, RETRY

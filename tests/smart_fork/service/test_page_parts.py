@@ -15,17 +15,17 @@ import anyio
 import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
+from smart_fork.display_text import ago, tokens_about
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.finding.ranking import percent
 from smart_fork.page import renderer
 from smart_fork.page.agent_steps import inside
 from smart_fork.page.conversation_page import forks_by_exchange, reading
-from smart_fork.page.endpoints import Endpoints, PageStatus, ServiceActivity
+from smart_fork.page.endpoint_builder import Endpoints, PageStatus, ServiceActivity
 from smart_fork.page.family_page import own_beginning, timeline
 from smart_fork.page.renderer import chance, clock, day, exact, place, session_link, with_tilde
 from smart_fork.page.session_page import AddressedSession
 from smart_fork.page.sign_in import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
-from smart_fork.snippets import ago, tokens_about
 from tests.smart_fork.session_family import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -302,7 +302,9 @@ def test_forks_stand_where_they_left():
 
 
 def test_a_file_that_cannot_be_read_is_named_on_the_page_with_the_next_step(monkeypatch, tmp_path):
-    monkeypatch.setattr("smart_fork.page.endpoints.page_status", lambda *_: PageStatus(0, 0, 0, "", ServiceActivity()))
+    monkeypatch.setattr(
+        "smart_fork.page.endpoint_builder.page_status", lambda *_: PageStatus(0, 0, 0, "", ServiceActivity())
+    )
 
     def unreadable():
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))

@@ -22,7 +22,7 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.finding import session_notes
-from smart_fork.hooks import recall, recall_switch
+from smart_fork.hooks import hint_switch, recall
 from smart_fork.system import peers
 from smart_fork.workers.registry import Registry
 from tests.support import forkserver
@@ -80,7 +80,7 @@ def knows(world, shop) -> str:
 def on(home) -> None:
     """Switch recall on for both agents."""
     for agent in ("claude", "codex"):
-        recall_switch.turn_on(agent)
+        hint_switch.turn_on(agent)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_first_prompt_that_a_past_session_knows_is_answered_with_it(announced,
     assert f"smart-fork fork {knows} " in line
     assert f"fork_session_id {knows}" in line
     assert "tokens" in line
-    assert (1, 1, 0) == recall_switch.prompt_hint_counts()
+    assert (1, 1, 0) == hint_switch.prompt_hint_counts()
 
 
 def test_it_is_said_once_in_a_session(announced, knows, shop):
@@ -112,7 +112,7 @@ def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, sho
     """No session fits the first prompt. The next prompt would have an answer."""
     assert "" == asked(prompt(shop, "what is the weather like"))
     assert "" == asked(prompt(shop))
-    assert (1, 0, 0) == recall_switch.prompt_hint_counts()
+    assert (1, 0, 0) == hint_switch.prompt_hint_counts()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_session_that_has_begun_otherwise_is_told_nothing(announced, knows, sh
 
 def test_an_agent_may_begin_its_logs_in_a_way_of_its_own(announced, knows, shop, monkeypatch):
     monkeypatch.setattr(AGENTS["claude"].hooks, "begun", ('"role":"model"', '"of":"another"'))
-    recall_switch.turn_on("claude")
+    hint_switch.turn_on("claude")
     log = shop / "log.jsonl"
     for number, written in enumerate(('{"role":"user"}', '{"role":"model"}', '{"of":"another"}')):
         log.write_text(written)
@@ -195,11 +195,11 @@ def test_without_the_service_nothing_is_said(on, knows, shop):
 @pytest.mark.slow
 def test_switched_off_nothing_is_said_and_nothing_is_kept(announced, knows, shop):
     run(prompt(shop))
-    recall_switch.turn_off("claude")
+    hint_switch.turn_off("claude")
     assert "" == run(prompt(shop, session_id=NEW.replace("9", "8")))
     assert run(prompt(shop, session_id=NEW.replace("9", "7")), "codex"), "the other agent's is on"
 
-    recall_switch.turn_off("codex")
+    hint_switch.turn_off("codex")
     assert not (state_home() / "recall").exists()
 
 
@@ -269,7 +269,7 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
     with strange(says) as server:
         assert "" == asked(prompt(shop))
     assert 1 == len(server.heard)
-    assert (1, 0, 0) == recall_switch.prompt_hint_counts()
+    assert (1, 0, 0) == hint_switch.prompt_hint_counts()
 
 
 @pytest.mark.parametrize("milliseconds", thorough_except_first(["0", "1500"]))
@@ -277,7 +277,7 @@ def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds)
     """It would never answer. The late answer is counted."""
     with strange(None):
         assert "" == run(prompt(shop), SMART_FORK_RECALL_MS=milliseconds)
-    assert (1, 0, 1) == recall_switch.prompt_hint_counts()
+    assert (1, 0, 1) == hint_switch.prompt_hint_counts()
 
 
 def test_what_is_quoted_of_a_session_cannot_leave_its_quotation(announced, world, shop):
@@ -303,7 +303,7 @@ def test_it_imports_little(on, shop):
     told = subprocess.run(command, input=body, env=environment, capture_output=True, timeout=200, check=True).stderr
     names = {line.rpartition(b"|")[2].strip().decode() for line in told.splitlines()}
 
-    assert {"json", "socket", "smart_fork.hooks.recall"} <= names
+    assert {"json", "socket", "smart_fork.hooks.hints"} <= names
     assert set() == names & {
         "orjson",
         "apsw",
@@ -323,7 +323,7 @@ def test_sessions_of_long_ago_are_forgotten(on):
         if seconds is not None:
             os.utime(folder / name, (seconds, seconds))
 
-    recall_switch.forget()
+    hint_switch.forget()
 
     assert ["new"] == [path.name for path in folder.iterdir()]
 

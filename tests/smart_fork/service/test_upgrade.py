@@ -22,7 +22,7 @@ from smart_fork.cli.service.listening import QUIET_SECONDS, REQUEST_SECONDS, STR
 from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
 from smart_fork.system import release
-from smart_fork.system.release import Release
+from smart_fork.system.version import Release
 from tests.smart_fork.forks import eventually
 from tests.support.processes import kill_if_running
 

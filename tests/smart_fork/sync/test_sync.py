@@ -214,11 +214,11 @@ def test_a_directory_that_is_never_shared_does_not_take_part(machines):
 
 
 def test_a_session_with_messages_of_a_teammate_is_not_sent(machines):
-    from smart_fork import session_origins
+    from smart_fork import provenance
 
     session = machines.laptop.world.claude(machines.laptop.repository, *SAID)
     with machines.laptop.here():
-        session_origins.remember_foreign(session, [])
+        provenance.remember_foreign(session, [])
     machines.set_up()
     assert machines.laptop.sync()["sent"] == []
 

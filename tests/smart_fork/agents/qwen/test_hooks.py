@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.hooks.recall import _BEGUN, _is_begun
+from smart_fork.hooks.hints import _BEGUN, _is_begun
 
 LOGS = Path(__file__).resolve().parents[3] / "fixtures" / "qwen"
 

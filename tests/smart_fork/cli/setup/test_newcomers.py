@@ -11,7 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.doctor import Check
-from smart_fork.hooks import recall_switch
+from smart_fork.hooks import hint_switch
 from tests.smart_fork.cli.setup.invented_agents import NEWCOMERS, OneFile, Plugged
 from tests.smart_fork.cli.setup.settings_homes import everything
 from tests.smart_fork.world import add_program
@@ -53,7 +53,7 @@ def test_it_is_set_up_and_undone_to_the_byte(setup, newcomer, settled):
     argv = way.argv(way.value(way.path().read_text()))
     assert (True, ("-I", "-m", "smart_fork", "mcp")) == (Path(argv[0]).is_absolute(), argv[1:])
     assert agent_settings.is_installed(newcomer.name)
-    assert newcomer.hooks.recalls == recall_switch.is_on(newcomer.name)
+    assert newcomer.hooks.recalls == hint_switch.is_on(newcomer.name)
     assert newcomer.title in done.out
     again = everything(settled)
     assert "Everything is set up already" in setup("--recall", "--allow-reading").out

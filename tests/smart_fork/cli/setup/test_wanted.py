@@ -17,7 +17,7 @@ from smart_fork.cli.setup import plan, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.tool_permission import missing, put, restore
 from smart_fork.doctor import Check
-from smart_fork.hooks import recall_switch
+from smart_fork.hooks import hint_switch
 from tests.smart_fork.cli.setup.settings_homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
 from tests.support.cases import thorough_except_first
@@ -32,7 +32,7 @@ def test_both_are_undone_to_the_byte(setup, settled):
     done = setup("--yes", *WANTED)
 
     assert 0 == done.code, done.err
-    assert [True, True] == [recall_switch.is_on("claude"), recall_switch.is_on("codex")]
+    assert [True, True] == [hint_switch.is_on("claude"), hint_switch.is_on("codex")]
     rules = json.loads((settled / ".claude/settings.json").read_text())["permissions"]["allow"]
     assert {"mcp__smart-fork__find_sessions", "mcp__plugin_smart-fork_smart-fork__read_session"} <= set(rules)
     assert not [rule for rule in rules if rule.endswith(("smart_fork", "message_worker"))], "these act"
@@ -69,7 +69,7 @@ def test_neither_is_set_up_unless_it_is_wanted(setup, world):
     setup("--yes")
 
     assert set() == {line.what for line in Ledger()} & {"recall", "reading"}
-    assert not recall_switch.is_on("claude")
+    assert not hint_switch.is_on("claude")
     assert "find_sessions" not in (world.home / ".claude/settings.json").read_text()
 
 
@@ -86,14 +86,14 @@ def test_each_is_taken_back_by_one_command_that_asks_nothing(setup, world, part)
     assert "removed" in back.out
     assert "MCP server" not in back.out
     assert "Nothing of it was set up here" in setup(f"--no-{part}").out
-    assert not recall_switch.is_on("claude")
+    assert not hint_switch.is_on("claude")
 
 
 def test_one_agent_alone_is_told(setup, world):
     full(world.home)
     setup("--yes", "--recall", "--agent", "claude")
 
-    assert [True, False] == [recall_switch.is_on("claude"), recall_switch.is_on("codex")]
+    assert [True, False] == [hint_switch.is_on("claude"), hint_switch.is_on("codex")]
 
 
 @pytest.mark.parametrize("words", [("--recall", "--no-hooks"), ("--recall", "--no-allow-reading")])

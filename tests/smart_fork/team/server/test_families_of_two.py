@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork import session_origins
+from smart_fork import provenance
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.transcript import load_with_tool
@@ -61,7 +61,7 @@ class Relatives(Family):
         if agent not in ("claude", "codex"):
             made = branch(first, as_agent=agent)["session_id"]
             self.forget(first)
-            session_origins.forget_handover(made)
+            provenance.forget_handover(made)
         self.members.append(Member(agent, made))
         if agent == "claude" and self.chance.random() < 0.7:
             self.titled()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.json_text import respelled
+from smart_fork.json_edit import respelled
 from tests.support.cases import parametrize_subtests
 
 #: What is spelled otherwise by who decodes and encodes it: numbers, half surrogates, escapes, floats, white space.

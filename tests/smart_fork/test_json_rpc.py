@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
-from smart_fork.system.rpc import MAX_DEPTH, RpcMessage
+from smart_fork.system.json_rpc import MAX_DEPTH, RpcMessage
 from tests.smart_fork.invalid_messages import ODD, UNANSWERED, requests
 from tests.support.cases import parametrize_subtests
 
