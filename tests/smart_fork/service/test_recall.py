@@ -22,7 +22,7 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.finding import session_notes
-from smart_fork.hooks import hint_switch, recall
+from smart_fork.hooks import hint_switch, hints
 from smart_fork.system import peers
 from smart_fork.workers.registry import Registry
 from tests.support import forkserver
@@ -48,7 +48,7 @@ def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
 def asked(body: dict, agent: str = "claude") -> str:
     """Return the hook's output without starting a process."""
     try:
-        return recall.line_for(agent, body, str(state_home()), time.monotonic() + 60)
+        return hints.line_for(agent, body, str(state_home()), time.monotonic() + 60)
     except Exception:  # noqa: BLE001 - whatever it is
         return ""
 
@@ -355,7 +355,7 @@ def test_what_was_given_up_is_not_suggested_without_that_sentence_which_stays_a_
     assert (1, 1) == (line.count("<smart-fork-recall>"), line.count("</smart-fork-recall>"))
     assert len(quoted.partition('".')[0]) <= 160
     assert line.isprintable()
-    assert len(line) <= recall.LINE_CHARACTERS
+    assert len(line) <= hints.LINE_CHARACTERS
 
 
 def test_what_is_archived_is_not_suggested(announced, knows, shop):

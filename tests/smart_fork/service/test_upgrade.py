@@ -21,7 +21,7 @@ from smart_fork.cli.service.client import Service, find_service
 from smart_fork.cli.service.listening import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
-from smart_fork.system import release
+from smart_fork.system import version
 from smart_fork.system.version import Release
 from tests.smart_fork.forks import eventually
 from tests.support.processes import kill_if_running
@@ -200,13 +200,13 @@ def test_half_an_installation_is_none(packages, monkeypatch):
 SERVE = """
 import os, subprocess, sys
 from pathlib import Path
-from smart_fork.system import release
+from smart_fork.system import version
 from smart_fork.cli.service import guard, listening, upgrade
-if release.own_version() == "3":
+if version.own_version() == "3":
     sys.exit(7)
-if release.own_version() == "1":
+if version.own_version() == "1":
     subprocess.Popen(["sleep", "600"])
-looks, look = Path(sys.argv[1]), release.Release.installed
+looks, look = Path(sys.argv[1]), version.Release.installed
 def counted():
     with looks.open("a") as file:
         file.write(".")
@@ -284,13 +284,13 @@ def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
 
 def test_what_a_process_runs_does_not_change_when_another_version_is_installed(packages):
     packages.install("1.2")
-    release.own_version.cache_clear()
+    version.own_version.cache_clear()
     try:
-        assert "1.2" == release.own_version()
+        assert "1.2" == version.own_version()
         packages.install("1.3")
-        assert "1.2" == release.own_version()
+        assert "1.2" == version.own_version()
     finally:
-        release.own_version.cache_clear()
+        version.own_version.cache_clear()
 
 
 LOAD_ALL = """
