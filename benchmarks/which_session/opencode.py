@@ -22,10 +22,10 @@ def records(text: bytes) -> Iterator[tuple[float, dict[str, Any], str]]:
 
     Nothing of a sub-agent's session is yielded.
     """
-    from smart_fork.agents.opencode.database import in_file
+    from smart_fork.agents.opencode.database import session_in_file
     from smart_fork.agents.opencode.session_reader import of_document
 
-    document = in_file(text).document
+    document = session_in_file(text).document
     _number((document or {}).get("messages", ()))
     session = of_document(Path("export.json"), document) if document else None
     if document is None or session is None or document["info"].get("parentID"):

@@ -283,7 +283,7 @@ class CallRecorder:
     it repeats another session.
     """
 
-    #: True if names of code are collected from all calls, also from those without an action line.
+    #: True if every input that is one text gets an action line, and names of code are collected from all calls.
     thorough: ClassVar[bool] = False
 
     def __init__(self, facts: dict[str, Any], tools: Tools, opens_a_session: Callable[[str], object]) -> None:
@@ -317,9 +317,9 @@ class CallRecorder:
         return tuple(map(self.call, made))
 
     def described(self, name: str, given: object) -> Masked:
-        """Return the action line of a call. An input that is one text gets a line only if it is a patch."""
+        """Return the action line of a call. Unless `thorough`, an input that is one text gets it only for a patch."""
         if isinstance(given, str):
-            return describe_raw(name, given) if edited_by(name, given) else NOTHING
+            return describe_raw(name, given) if self.thorough or edited_by(name, given) else NOTHING
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
 
     def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:

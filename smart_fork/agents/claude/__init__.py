@@ -1,4 +1,4 @@
-"""The description of Claude Code: its names, folder, program and facets. Logs of versions 1.0 to 2.1 were seen."""
+"""The agent Claude Code: its names, folder, program and facets (see `Agent`). Logs of versions 1.0 to 2.1 were seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SESSION = "CLAUDE_CODE_SESSION_ID"
 
 
 class Claude(Agent):
-    """The description of the agent Claude Code (see `Agent`)."""
+    """The description of Claude Code."""
 
     name = "claude"
     window = 200_000

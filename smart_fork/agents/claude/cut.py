@@ -1,4 +1,4 @@
-"""The cutter of Claude Code's logs, which knows how records are linked and which files are beside a log."""
+"""The cutter of Claude Code's logs (for the removal of turns), of their links, and of files beside a log."""
 
 from __future__ import annotations
 
@@ -26,27 +26,12 @@ _NOT_TYPED = ("isMeta", "isCompactSummary", "isSidechain")
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle", "summary": "summary"}
 
 
-def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the key of the answer that a line with only thoughts belongs to, and with which it is removed."""
-    return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
-
-
-def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the key of the answer that a line is part of; empty if the line only has thoughts."""
-    thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
-    known = isinstance(message, dict) and message.get("id")
-    return (f"part:{known}",) if known and not thinking else ()
-
-
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys that a bookkeeping line repeats: of calls, of a message, or of a title's prompt."""
-    places = [record, record.get("attachment")]
-    named = [
-        place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
-    ]
+    """Return the keys of the calls, message or prompt that a record outside the conversation repeats."""
+    places = (record, dict_in(record.get("attachment")))
+    named = [place.get(name) for place in places for name in ("toolUseID", "parentToolUseID")]
+    named += [one.get("toolUseId") for one in dicts_in(record.get("replacements"))]
     keys = [f"call:{one}" for one in named if isinstance(one, str)]
-    shown = (one.get("toolUseId") for one in dicts_in(record.get("replacements")))
-    keys += [f"call:{one}" for one in shown if isinstance(one, str)]
     if isinstance(record.get("messageId"), str):
         keys.append(f"turn:{record['messageId']}")
     name = _TITLES.get(str(record.get("type")))
@@ -71,9 +56,10 @@ class ClaudeCutter(TreeCutter):
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
     def begins(self, record: Record) -> bool:
-        """Return True if a log of Claude Code may begin with this record.
+        """Return True if `record` can begin a log of Claude Code.
 
-        Messages of other agents with a similar format have a field ``parts``, or their records a ``systemPayload``.
+        Other agents with a similar format have a field ``parts`` in their messages, or ``systemPayload`` in their
+        records.
         """
         of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
         return "type" in record and any(key in record for key in _MARKS) and not of_another
@@ -95,19 +81,23 @@ class ClaudeCutter(TreeCutter):
         attachment, message, parts = record.get("attachment"), record.get("message"), CODEC.parts(record)
         kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
         words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
+        only_thoughts = bool(parts) and all(part.get("type") in CODEC.thoughts for part in parts)
+        answer = (f"part:{message['id']}",) if isinstance(message, dict) and message.get("id") else ()
         if is_request(record):
             repeats: tuple[str, ...] = (TranscriptTurn.ANY,)
+        elif isinstance(message, dict):
+            repeats = answer if only_thoughts else ()  # thoughts are removed with their answer
         else:
-            repeats = _thought_for(message, parts) if isinstance(message, dict) else _keys_repeated(record)
+            repeats = _keys_repeated(record)
         return RecordFacts(
             "" if parts else " ".join(word for word in words if isinstance(word, str)),
             COMPACTS if record.get("isCompactSummary") is True else NOTHING,
-            _part_of(message, parts),
+            () if only_thoughts else answer,
             repeats,
         )
 
     def copied(self, record: Record) -> str:
-        """Return the prompt that a bookkeeping line repeats."""
+        """Return the prompt in a record that repeats a waiting prompt or the last one; empty for other records."""
         queued = dict_in(record.get("attachment")).get("prompt")
         name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
         return text_of(record.get(name, queued))
@@ -119,7 +109,7 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return a snapshot's line in a list; empty for a request to the model, which repeats other lines."""
+        """Return a snapshot's line in a list; an empty list for a logged request to the model, which repeats others."""
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
 
@@ -131,7 +121,7 @@ class ClaudeCutter(TreeCutter):
         return [folder for folder in found if folder.is_dir()]
 
     def apart(self) -> list[Path]:
-        """Return ``~/.claude.json``, a settings file in which old versions of Claude Code kept a person's prompts."""
+        """Return the settings file ``~/.claude.json``, in which old versions of Claude Code kept a person's prompts."""
         return [Path.home() / ".claude.json"]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:

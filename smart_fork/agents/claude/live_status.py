@@ -1,4 +1,4 @@
-"""The state of a Claude Code session in its records: working or waiting, background tasks, token use."""
+"""The live status of a Claude Code session, read from its records: working or waiting, background tasks, tokens."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Any
 
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents import log_tail
-from smart_fork.agents.claude.session_reader import USAGE, loaded_after, usage_of
+from smart_fork.agents.claude.session_reader import INTERRUPTED, USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of
-
-_INTERRUPTED_TEXT = "[Request interrupted by user"
-
 
 #: The beginnings of texts about Claude Code's own commands, which are not sent to a model.
 _OWN_COMMANDS = ("<command-name>", "<local-command-", "<command-message>")
@@ -28,7 +25,9 @@ def _sign(record: Mapping[str, Any]) -> log_tail.RecordSign:
     if kind == "assistant" and isinstance(message, dict):
         return _answer_sign(record, message)
     if kind == "user" and isinstance(message, dict):
-        return _user_sign(message)
+        text = texts_of(message.get("content"))
+        if not text.startswith(_OWN_COMMANDS):
+            return log_tail.RecordSign("idle" if text.startswith(INTERRUPTED) else "working")
     return log_tail.RecordSign()
 
 
@@ -41,13 +40,6 @@ def _answer_sign(record: Mapping[str, Any], message: Mapping[str, Any]) -> log_t
     # The blocks of one message are records of their own: behind a text may come a call.
     settling = bool(text) and message.get("stop_reason") is None
     return log_tail.RecordSign("idle" if settling else "working", tokens, settling=settling)
-
-
-def _user_sign(message: Mapping[str, Any]) -> log_tail.RecordSign:
-    text = texts_of(message.get("content"))
-    if text.startswith(_INTERRUPTED_TEXT):
-        return log_tail.RecordSign("idle")
-    return log_tail.RecordSign() if text.startswith(_OWN_COMMANDS) else log_tail.RecordSign("working")
 
 
 def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
@@ -101,17 +93,17 @@ def _task_end(task: Mapping[str, Any], name: str) -> log_tail.Steps:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts of each answer's records. The last record of a message has the count of all of it."""
+    """Yield the token counts in answers' records. Of an answer with several records, the last has the total."""
     for record in records:
         message = dict_in(record.get("message"))
         if record.get("type") == "assistant":
             yield log_tail.answer_tokens(message.get("id") or record.get("uuid"), usage_of(message), USAGE, whole=False)
 
 
-def _is_prompt(record: Mapping[str, Any]) -> bool:
-    """Return True if a record has the session's system prompt, which older versions of Claude Code do not log."""
+def _has_system_prompt(record: Mapping[str, Any]) -> bool:
+    """Return True if a record has the session's system prompt. Older versions of Claude Code do not log it."""
     return dict_in(record.get("attachment")).get("type") == "prompt_snapshot"
 
 
 #: The functions for Claude Code's logs.
-TAIL = log_tail.Tail(_sign, _answers, _steps, is_prompt=_is_prompt)
+TAIL = log_tail.Tail(_sign, _answers, _steps, is_prompt=_has_system_prompt)

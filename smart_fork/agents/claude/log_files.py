@@ -50,7 +50,7 @@ class ClaudeAdapter(TreeAdapter):
 
 
 class ClaudeStorage(Storage):
-    """Claude Code's storage of sessions: their folders, and the directories from which it finds them."""
+    """The rules for where Claude Code stores sessions. It can resume each in every directory."""
 
     everywhere = True
 
@@ -70,7 +70,7 @@ _SLUG_CHARACTERS = 200
 
 
 def slug(path: str) -> str:
-    """Return the folder name of a working directory. Several directories can have one name: it cannot be decoded."""
+    """Return the name of the folder with a directory's logs. Several directories can have the same folder."""
     resolved = unicodedata.normalize("NFC", os.path.realpath(path) if Path(path).is_absolute() else path)
     units = resolved.encode("utf-16-be", "surrogatepass")
     pairs = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
@@ -93,8 +93,8 @@ def _base36(number: int) -> str:
             return digits
 
 
-def unslugged(name: str) -> str:
-    """Return the directory that a folder name stands for, with "/" for each "-"; empty unless it exists.
+def guessed_directory(name: str) -> str:
+    """Return the directory that a folder of logs is named after, with "/" for each "-"; empty unless it exists.
 
     This guess is only for logs without any ``cwd``.
     """

@@ -1,4 +1,4 @@
-"""Start commands and processes of Claude Code.
+"""Start commands and running processes of Claude Code.
 
 Seen with 2.1:
 
@@ -34,7 +34,7 @@ class ClaudeStarter(Starter):
     asking = ("--permission-mode", "default")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request, with the session's id except for background sessions."""
+        """Return the command line for a request. For a new background session, Claude Code itself chooses the id."""
         # In the background only a copy of ours has an id that we know.
         new = None if request.background and not request.at else request.new_session_id
         resumes = request.form == "resume"
@@ -70,7 +70,7 @@ class ClaudeProcesses(AgentProcesses):
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield Claude Code's notes about processes: ``sessions/<pid>.json`` in its home, or in that of `log`."""
+        """Yield the processes that Claude Code notes in ``sessions/<pid>.json``, in its home and in that of `log`."""
         homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
         for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
             note = dict_in(json_at(path))

@@ -1,4 +1,4 @@
-"""Claude Code's records: decoding them, building sessions from them, and finding sub-agents and families.
+"""Reading of Claude Code's sessions: decoding records, building sessions, sub-agents and families.
 
 A message is a text, or a list of blocks: texts, tool calls, tool results and thoughts.
 """
@@ -16,7 +16,6 @@ from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.reader_state import count, utc
 from indexer.transcripts.texts import (
-    INTERRUPTED,
     TITLE_CHARACTERS,
     Said,
     last_names,
@@ -28,9 +27,12 @@ from indexer.transcripts.texts import (
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry
-from smart_fork.agents.claude.log_files import slug, unslugged
+from smart_fork.agents.claude.log_files import guessed_directory, slug
 from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
+
+#: The beginning of Claude Code's record that a person has stopped it.
+INTERRUPTED = "[Request interrupted"
 
 
 class ClaudeAnswers(QuotedAnswers):
@@ -102,7 +104,7 @@ class ClaudeCodec(MessageCodec):
         return part | {"content": shortened(part.get("content"))}
 
     def as_said(self, record: Record) -> Record:
-        """Return a record as it is sent to the model: a prompt typed meanwhile becomes an ordinary prompt."""
+        """Return a record as the model gets it: a prompt typed while the agent worked becomes an ordinary prompt."""
         if record.get("type") != "attachment":
             return record
         said: Any = dict_in(record.get("attachment")).get("prompt")
@@ -112,7 +114,7 @@ class ClaudeCodec(MessageCodec):
 
 
 def is_request(record: Record) -> bool:
-    """Return True if a record repeats a request to the model, which Claude Code does not need to resume."""
+    """Return True if a record repeats a request to the model. Claude Code resumes a session without such records."""
     return record.get("type") in ("api-request", "api-request-blob")
 
 
@@ -168,17 +170,17 @@ class ClaudeTree(Tree):
             self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if a record with a title names this session. A copy also has the original's titles."""
+        """Return True if the record names this session. A copy also has records that name the original."""
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
 
     @property
     def begun(self) -> bool:
-        """True if a message of the log was read already."""
+        """True if a message of this log was already read."""
         return next(iter(self.chain.turns), None) is not None
 
     def is_copied(self, record: Record) -> bool:
-        """Return True if the record was copied: it names its source or another session, or is older than the fork."""
+        """Return True if a record is a copy: it names its original or another session, or is older than this log."""
         begun, moment = self.facts.get("begun", ""), utc(record.get("timestamp"))
         return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
 
@@ -203,7 +205,7 @@ class ClaudeTree(Tree):
             return self._user(record, identity, line)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
             attachment = record["attachment"]
-            if attachment.get("type") == "queued_command" and not _is_of_a_machine(attachment):  # typed meanwhile
+            if attachment.get("type") == "queued_command" and not _is_automatic(attachment):  # typed meanwhile
                 text = strip_boilerplate(text_of(attachment.get("prompt")))
                 return self.make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
@@ -229,7 +231,7 @@ class ClaudeTree(Tree):
 
     def _user(self, record: Record, identity: str, line: Line) -> Turn:
         said, _, results, *_ = CODEC.decode(record)
-        if record.get("isMeta") is True or record.get("isCompactSummary") is True or _is_of_a_machine(record):
+        if record.get("isMeta") is True or record.get("isCompactSummary") is True or _is_automatic(record):
             if record.get("isCompactSummary") is not True:
                 return self.make(record, identity, line, "system", "", results=results)
             return self.summary(record, identity, line, said, estimate_tokens(said))
@@ -256,28 +258,28 @@ class ClaudeTree(Tree):
         return slug(directory)
 
     def guessed(self) -> str:
-        return unslugged(self.path.parent.name)
+        return guessed_directory(self.path.parent.name)
 
     def given_name(self) -> str:
         return self.facts.get("customTitle") or self.facts.get("agentName") or ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         name = self.facts.get("aiTitle", "")
-        return self._summary(turns) if not name or self._is_parents(name) else name
+        return self._summary(turns) if not name or self._may_be_inherited(name) else name
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title, with a fork's own first prompt if it may only have its parent's name."""
+        """Return the session's title. If its name may be its parent's, the fork's own first prompt is added."""
         said, own = super().title(turns), turns[self.own(turns) :]
-        if not self._is_parents(self.given_name()) or not any(turn.prompt for turn in own):
+        if not self._may_be_inherited(self.given_name()) or not any(turn.prompt for turn in own):
             return said
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
-    def _is_parents(self, name: str) -> bool:
-        """Return True if a name may be the parent's name, with which a fork by Claude Code itself begins."""
+    def _may_be_inherited(self, name: str) -> bool:
+        """Return True if a fork's log has this name before any message: there Claude Code writes the parent's name."""
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
-        """Yield all names of the session, and the summaries with which old versions named the sessions it continues."""
+        """Yield the summaries by which old versions named parts of the conversation, then all names of the session."""
         summaries = self.facts.get("summaries", {})
         yield from (str(summaries[turn.id]) for turn in turns if summaries and turn.id in summaries)
         yield from self.facts.get("names", ())
@@ -293,7 +295,7 @@ class ClaudeTree(Tree):
         return ""
 
     def origin(self) -> Origin:
-        """Return who started the session, by several signs, since each alone has been wrong."""
+        """Return who started the session. No single fact decides, since each alone was seen to be wrong."""
         facts = self.facts
         if facts.get("teamName"):
             return "subagent"
@@ -302,10 +304,10 @@ class ClaudeTree(Tree):
         return "person"
 
 
-def _is_of_a_machine(record: Record) -> bool:
+def _is_automatic(record: Record) -> bool:
     """Return True if a schedule, a background task, a hook or another agent wrote the record.
 
-    As in Claude Code, a record that does not name its origin counts as a person's. So do a program's prompts.
+    As in Claude Code, it is False for prompts of a program that uses the SDK, and for records that name no origin.
     """
     kind = dict_in(record.get("origin")).get("kind")
     told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
@@ -313,10 +315,10 @@ def _is_of_a_machine(record: Record) -> bool:
 
 
 def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
-    """Return the author of a prompt; empty if the agent itself sent it.
+    """Return the name of the fact that a prompt shows: "by_hand" or "by_program"; empty if the agent sent it.
 
-    The fields ``promptSource`` and ``origin`` decide, since records copied into a fork keep them. The copies'
-    ``entrypoint`` names the fork's own program instead.
+    ``promptSource`` and ``origin`` decide, since a fork's copied records keep them. A copy's ``entrypoint``, used
+    without them, names the fork's program.
     """
     source, origin = record.get("promptSource"), record.get("origin")
     if isinstance(origin, dict) and origin.get("kind") == "human":
@@ -361,14 +363,14 @@ class ClaudeSubAgents(LoggedSubAgents):
         calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name in _TOOLS}
         logs = self.logs(session) if calls else {}
         answers = [turn.raw for turn in session.turns if turn.tool_results and _NAMES in turn.raw]
-        ended = {call: name for raw in answers for call, name in _named(raw) if name in logs}
+        ended = {call: name for raw in answers for call, name in _started_agents(raw) if name in logs}
         known = set(ended.values())
         left = {name: log for name, log in logs.items() if name not in known}
-        return {call: name for name, log in left.items() if (call := _beside(log)) in calls} | ended
+        return {call: name for name, log in left.items() if (call := _starting_call(log)) in calls} | ended
 
 
-def _beside(log: Path) -> str:
-    """Return the id of the call that began a sub-agent, from the file beside its log; else empty."""
+def _starting_call(log: Path) -> str:
+    """Return the id of the call that started a sub-agent, from the file beside its log; empty if unknown."""
     try:
         with open_regular(log.with_suffix(".meta.json")) as file:
             return text_in(dict_in(json_in(file.read(_MAX_FILE_BYTES))).get("toolUseId"))
@@ -376,8 +378,8 @@ def _beside(log: Path) -> str:
         return ""
 
 
-def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the calls that a record answers, each with the name of the sub-agent."""
+def _started_agents(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the id of each call that a record answers, with the name of the sub-agent that the call started."""
     record = dict_in(json_in(raw))
     name = dict_in(record.get("toolUseResult")).get("agentId")
     for block in dicts_in(dict_in(record.get("message")).get("content")) if isinstance(name, str) else ():

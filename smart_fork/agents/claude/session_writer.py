@@ -1,4 +1,4 @@
-"""Copies of Claude Code's sessions, and the conversion of its records for sharing.
+"""Writing of Claude Code's sessions: copies for forks, and conversion of its records for sharing.
 
 A copy has the records of the current conversation as one chain: each record names the one before it as its parent.
 """
@@ -28,29 +28,20 @@ from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, records_in
 _BOUNDARY = "compact_boundary"
 
 
-def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:
-    """Yield the records of `turns`, and the records that mark compactions between them."""
-    order = [turn.id for turn in turns]
-    records = (
-        record for _, (_, record) in records_in_order(session.source_path, order, CODEC.has_place, is_link=is_between)
-    )
-    return (record for record in records if is_boundary(record) or not is_between(record))
-
-
-def is_boundary(record: Record) -> bool:
+def marks_compaction(record: Record) -> bool:
     """Return True if the record marks a compaction."""
-    return is_between(record) and record.get("subtype") == _BOUNDARY
+    return is_note(record) and record.get("subtype") == _BOUNDARY
 
 
-def is_between(record: Record) -> bool:
-    """Return True if a record between messages is a note, by the program or for its model, and no message."""
+def is_note(record: Record) -> bool:
+    """Return True if a record is a note of the program, between messages, to itself or to the model."""
     return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
-    """Copy backups (versions of files from before edits) from the session `old` to its copy `new`.
+    """Copy the backups `names` (file versions from before edits) from the session `old` to its copy `new`.
 
-    Return a sentence if some are missing.
+    Add a folder that is made to `created`. Return a warning if backups are missing, else nothing.
     """
     folder = file_history(new)
     missing = 0
@@ -87,12 +78,12 @@ _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode",
 
 
 class ClaudeCopy(TreeCopy):
-    """The lines of a copy of a session of Claude Code. `backups` are the file versions that its records refer to.
+    """The lines of a copy of a Claude Code session. `backups` are the names of the file versions that its records use.
 
-    The context size in each answer becomes the copy's, by which Claude Code decides when to compact.
+    In an excerpt, answers get the copy's context size, because Claude Code decides by it when to compact.
     """
 
-    is_link = staticmethod(is_between)
+    is_link = staticmethod(is_note)
 
     carried = ("parent", "loaded")
     loaded = 0
@@ -107,7 +98,7 @@ class ClaudeCopy(TreeCopy):
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
 
     def last(self) -> Iterator[bytes]:
-        """Yield the records with the copy's title and time, as ``/rename`` writes them."""
+        """Yield the two records with the copy's title, as ``/rename`` writes them."""
         if title := self._new.title:
             named = {"sessionId": self._new.id, "timestamp": self._new.moment}
             yield orjson.dumps({"type": "custom-title", "customTitle": title, **named})
@@ -122,11 +113,11 @@ class ClaudeCopy(TreeCopy):
             record["neutralizedByFork"] = True
         if isinstance(self._of, int | Excerpt):  # all that these lead to stands in the line
             record.pop("logicalParentUuid", None)
-            for name in _PRESERVED if is_boundary(record) else ():
+            for name in _PRESERVED if marks_compaction(record) else ():
                 dict_in(record.get("compactMetadata")).pop(name, None)
         if self._new.cwd is not None and "cwd" in record:
             record["cwd"] = str(self._new.cwd)
-        self.backups.update(backups(record))
+        self.backups.update(backup_names(record))
         return record
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
@@ -134,14 +125,14 @@ class ClaudeCopy(TreeCopy):
         order, known = super().order(turns), {turn.id for turn in turns}
         boundary = turns[-len(order)].parent_id
         for line in LineReader(self._source.source_path) if len(order) < len(turns) else ():
-            if is_boundary(line.record) and line.record.get("uuid") == boundary:
+            if marks_compaction(line.record) and line.record.get("uuid") == boundary:
                 kept = dict_in(dict_in(line.record.get("compactMetadata")).get(_PRESERVED[0]))
                 if kept.get("anchorUuid") == order[0]:
                     order[1:1] = [one for one in list_in(kept.get("uuids")) if _in(one, known.difference(order))]
         return order
 
     def beside(self, turns: Sequence[Turn]) -> Beside:
-        """Return a function that converts records outside the chain of messages that belong to these turns.
+        """Return a function that copies records outside the chain of messages if they belong to these turns.
 
         Such records have file versions from before a message, shortened results that the model saw, or facts about the
         whole session.
@@ -152,11 +143,11 @@ class ClaudeCopy(TreeCopy):
         def made(entry: Entry) -> Entry | None:
             kind, record = entry[1].get("type"), entry[1]
             if kind == "file-history-snapshot" and _in(record.get("messageId"), messages):
-                self.backups.update(backups(record))
+                self.backups.update(backup_names(record))
                 return entry
             if kind in _OF_SESSION:
                 return entry[0], record | {"sessionId": self._new.id}
-            own = replacements(record, calls, self._new.id) if kind == "content-replacement" else None
+            own = shortened_results(record, calls, self._new.id) if kind == "content-replacement" else None
             return (entry[0], own) if own else None
 
         return made
@@ -174,7 +165,6 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def left(self, entry: Entry) -> Entry:
-        """Return a compaction's summary as an ordinary message, since Claude Code loads no turns before a summary."""
         marks = ("isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid")
         kept = {name: value for name, value in entry[1].items() if name not in marks}
         return entry[0], self.own(kept | {"isMeta": True})
@@ -208,17 +198,17 @@ class ClaudeCopier(TreeCopier):
         return folder / f"{new.id}.jsonl"
 
 
-def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
-    """Return a record of shortened tool results, limited to these `calls`; `None` if it has none of them.
+def shortened_results(record: Record, calls: Container[str], session_id: str) -> Record | None:
+    """Return a record of shortened tool results with those of `calls` only; `None` if it has none of them.
 
-    Without it, Claude Code would send the long results instead of those that the model saw.
+    Without the record, Claude Code would send the full results instead of those that the model saw.
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
 
 
-def backups(record: Record) -> Iterator[str]:
-    """Yield the names of the file versions that a record refers to."""
+def backup_names(record: Record) -> Iterator[str]:
+    """Yield the names of the file versions (backups) in a record."""
     for backup in dict_in(dict_in(record.get("snapshot")).get("trackedFileBackups")).values():
         if isinstance(backup, dict) and isinstance(backup.get("backupFileName"), str):
             yield backup["backupFileName"]
@@ -256,17 +246,18 @@ _BLOCKS = {
 
 
 class ClaudeConverter(ClaudeCodec, Converter):
-    """Converts Claude Code's records to those that are shared with teammates. They do not name the record before."""
+    """Converts Claude Code's records for sharing with teammates, without the ids of parent records."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     free = frozenset({"input", "toolUseResult", "structuredContent"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        return of_conversation(session, session.turns[: None if end is None else end + 1])
+        order = [turn.id for turn in session.turns[: None if end is None else end + 1]]
+        records = records_in_order(session.source_path, order, self.has_place, is_link=is_note)
+        return (record for _, (_, record) in records if marks_compaction(record) or not is_note(record))
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these records. A record that marks a compaction has no parent."""
-        return self.in_line(records, becomes, is_boundary)
+        return self.in_line(records, becomes, marks_compaction)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         parent: str | None = None
@@ -282,20 +273,18 @@ class ClaudeConverter(ClaudeCodec, Converter):
 
     def sent(self, record: Record) -> Record | None:
         kind, message = record.get("type"), record.get("message")
-        if not is_boundary(record) and not (kind in ("user", "assistant") and isinstance(message, dict)):
+        if not marks_compaction(record) and not (kind in ("user", "assistant") and isinstance(message, dict)):
             return None
         kept = only(record, _FIELDS)
         if isinstance(message, dict):
             kept["message"] = message = only(message, _OF_MESSAGE)
             if isinstance(message.get("content"), list):
-                message["content"] = content = [
-                    part for block in dicts_in(message["content"]) if (part := _sent(block))
-                ]
-                return kept if content else None
+                message["content"] = [*filter(None, map(_sent, dicts_in(message["content"])))]
+                return kept if message["content"] else None
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` for the inputs and outputs of the calls `ids`, also in its display."""
+        """Return the record with `mark` for inputs and outputs of the calls `ids`, those for the screen included."""
 
         def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and str(block.get("id")) in ids:
@@ -329,8 +318,6 @@ def _answer(identity: str, text: str) -> Record:
 
 
 def _sent(block: Record) -> Record | None:
-    kind = block.get("type")
-    names = _BLOCKS.get(kind) if isinstance(kind, str) else None
-    if names is None:
+    if (names := _BLOCKS.get(str(block.get("type")))) is None:
         return None
     return only(block, names) if names else block

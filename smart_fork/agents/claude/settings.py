@@ -2,12 +2,11 @@
 
 Seen with 2.1.197: Claude Code reads strict JSON only, and replaces a file with comments as damaged. It takes
 ``.config.json`` in its folder before ``.claude.json``. It locks the file by a folder beside it, and writes the file
-again at each start. So smart-fork inserts its entry as text, and can remove it to the byte if Claude Code has not run
-since.
+again at each start. So smart-fork inserts its entry as text. If Claude Code has not run since, removing the entry
+restores every byte.
 
 Login, seen with 2.1.197: ``claude auth status`` says in JSON whether Claude Code is logged in; an ``apiKeyHelper``,
-the ``env`` of its settings and the keychain count. Without a login it opens its window all the same, and says so
-there.
+the ``env`` of its settings and the keychain count. Without a login its window opens too, and shows that.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.transcripts.lines import last_lines
 from indexer.values import dict_in, json_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
-from smart_fork.agents.claude import HOME, SESSION
+from smart_fork.agents.claude import SESSION
 from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login, PermissionRules, table
 from smart_fork.errors import SmartForkError
 
@@ -55,11 +54,11 @@ class ClaudeRegistration(JsonRegistration):
         )
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the server's entry, with ``alwaysLoad``: else the first request does not wait for the server."""
+        """Return the server's entry, with ``alwaysLoad``, so that the first request waits for the server."""
         return super().wanted(words, env, {"alwaysLoad": True, **(before or {})})
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the files that can have smart-fork's entry, including one in the current project."""
+        """Return the files that may have smart-fork's entry, the current project's included."""
         return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
 
     def over_http(self, url: str, token: str) -> str:
@@ -73,7 +72,7 @@ class ClaudeRegistration(JsonRegistration):
         if not path.parent.is_dir():
             yield
             return
-        _take(lock, path)
+        _acquire(lock, path)
         try:
             yield
         finally:
@@ -81,7 +80,7 @@ class ClaudeRegistration(JsonRegistration):
                 lock.rmdir()
 
 
-def _take(lock: Path, path: Path) -> None:
+def _acquire(lock: Path, path: Path) -> None:
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -124,28 +123,20 @@ class ClaudeCaller(CallerIdentity):
     """Finds the session of Claude Code that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:
+        """Return the id of the session with the call at the end of its log, which is written a moment after sending."""
         tool_use = call.meta.get("claudecode/toolUseId")
-        looks = 1 if call.environment.get(SESSION) else LOOKS
-        return _session_with(tool_use, call.project, looks) if isinstance(tool_use, str) else None
+        if not isinstance(tool_use, str) or len(tool_use) < MIN_CALL_ID or call.project is None:
+            return None
+        from smart_fork.agents.claude.log_files import folder_of
 
-
-def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
-    """Return the id of the session with the tool call `tool_use` at the end of its log; else `None`.
-
-    Search the logs of `project` up to `looks` times: Claude Code writes the call a moment after sending it.
-    """
-    if len(tool_use) < MIN_CALL_ID or project is None:
-        return None
-    from smart_fork.agents.claude.log_files import slug
-
-    folder = HOME.folder() / "projects" / slug(project)
-    for number in range(looks):
-        if number:
-            time.sleep(LOOK_SECONDS)
         needle = tool_use.encode("utf-8", "replace")
-        if found := next((path for path in newest_logs(folder, "*.jsonl") if _ends_with(path, needle)), None):
-            return found.stem
-    return None
+        for number in range(1 if call.environment.get(SESSION) else LOOKS):
+            if number:
+                time.sleep(LOOK_SECONDS)
+            logs = newest_logs(folder_of(Path(call.project)), "*.jsonl")
+            if found := next((path for path in logs if _ends_with(path, needle)), None):
+                return found.stem
+        return None
 
 
 def _ends_with(path: Path, needle: bytes) -> bool:

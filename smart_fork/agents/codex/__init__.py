@@ -1,4 +1,4 @@
-"""The description of Codex: its names, folder, program and facets. Logs of 2025 to 0.169 were seen."""
+"""The agent Codex: its names, folder, program and facets (see `Agent`). Logs of 2025 to 0.169 were seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
 
 class Codex(Agent):
-    """The description of the agent Codex (see `Agent`)."""
+    """The description of Codex."""
 
     name = "codex"
     window = 258_400

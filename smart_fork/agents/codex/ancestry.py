@@ -1,12 +1,11 @@
-"""The rollouts (log files) with the history of a Codex session, its ancestors' included, and their headers."""
+"""Ancestors of Codex's sessions, and the chain of rollouts (log files) that has a session's whole history."""
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +26,7 @@ from smart_fork.errors import NotFound
 
 
 class RolloutPart(NamedTuple):
-    """A rollout (log file), and the number of its first record that the session does not have, if any."""
+    """A rollout (log file) in a session's history. `end` is the number of its first record outside it, if any."""
 
     path: Path
     end: int | None = None
@@ -39,7 +38,7 @@ def first_header(path: Path) -> Record:
 
 
 def history(path: Path) -> tuple[list[RolloutPart], str]:
-    """Return the parts of a session's history, oldest first, and the id of a missing rollout, or "".
+    """Return the parts of a session's history, oldest first, and the id of a missing rollout, else "".
 
     A rollout that continues itself counts as missing.
     """
@@ -111,7 +110,8 @@ def complete_history(path: Path) -> list[RolloutPart]:
 class CodexAncestry(Ancestry):
     """Finds the parents of Codex's sessions, from the first records of rollouts (logs).
 
-    A header names the session forked from, or the rollout continued; in old logs, the parent's own header comes second.
+    The header names the parent, or the rollout that the log continues. An old fork's log has its parent's header
+    second.
     """
 
     goes_on = True
@@ -122,11 +122,11 @@ class CodexAncestry(Ancestry):
         return text_in(header.get("forked_from_id")) or base.rollout_id if base else ""
 
     def begins(self, kin: FamilyLog) -> bool:
-        """Note the facts from a rollout's first records. Return True: also a log without header can be in a family."""
+        """Store the facts in a log's first records in `kin`. Return True, even for a log without a header."""
         records = (payload_of(line.record) for line in islice(LineReader(kin.path), 2))
         metas = [payload if kind == "session_meta" else None for kind, payload in records]
         if first := metas[0] if metas else None:
-            kin.begun = utc(_born(kin.path, first).get("timestamp"))
+            kin.begun = utc(_session_header(kin.path, first).get("timestamp"))
             base, second = base_of(first), metas[1].get("id") if metas[1:] and metas[1] else None
             recorded = first.get("forked_from_id") or second  # old forks have their parent's header second
             if base and not recorded and rollout_in(kin.path) == kin.session_id:
@@ -145,8 +145,8 @@ class CodexAncestry(Ancestry):
         return end
 
 
-def _born(log: Path, header: Record) -> Record:
-    """Return the header with the time when the session began: after a rewind, that of its first rollout."""
+def _session_header(log: Path, header: Record) -> Record:
+    """Return the header of a session's first rollout: after a rewind another one than the `header` of `log`."""
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 
@@ -155,18 +155,14 @@ class CodexWorkerSessions(WorkerSessions):
     """Recognizes which new Codex session a started worker (an agent) has created."""
 
     def beginning(self, log: Path) -> SessionBeginning | None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             meta = dict_in(next((line.record.get("payload") for line in LineReader(log)), None))
-            parent, born = meta.get("forked_from_id"), seconds_in(str(_born(log, meta).get("timestamp")))
+            parent, born = meta.get("forked_from_id"), seconds_in(str(_session_header(log, meta).get("timestamp")))
             if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
                 return SessionBeginning(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
         return None
 
     def was_asked(self, log: Path, prompt: str) -> bool:
-        return any(_asks(line.record.get("payload"), prompt) for line in LineReader(log))
-
-
-def _asks(payload: object, prompt: str) -> bool:
-    said = dict_in(payload)
-    texts = (str(part.get("text")).strip() for part in dicts_in(said.get("content")))
-    return said.get("role") == "user" and prompt.strip() in texts
+        payloads = (dict_in(line.record.get("payload")) for line in LineReader(log))
+        parts = (part for one in payloads if one.get("role") == "user" for part in dicts_in(one.get("content")))
+        return any(str(part.get("text")).strip() == prompt.strip() for part in parts)

@@ -34,8 +34,8 @@ _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_pat
 class ForkBase(NamedTuple):
     """The rollout (log file) that a fork continues. `end` is the number of its first record that the fork lacks.
 
-    `rollout_id` is the id of the rollout's session, or the rollout's own id after a rewind (return to an earlier
-    prompt). If the log's header is damaged, the id is "" and `end` is `None`.
+    `rollout_id` is the session's id for the first rollout of a session. A rollout that a rewind (return to an earlier
+    prompt) began has an id of its own. If the header is damaged, the id is "" and `end` is `None`.
     """
 
     rollout_id: str
@@ -43,15 +43,14 @@ class ForkBase(NamedTuple):
 
 
 def failure_of(output: str) -> Masked:
-    """Return a note about the failure that a tool's output reports; empty if the call did not fail."""
+    """Return a note, masked, about the failure that a tool's output reports; empty if the call did not fail."""
     status, _ = status_and_body(output)
-    if status is None:
-        return error_note(output) if output.startswith(_REFUSED) else NOTHING
-    return error_note(output) if status != 0 else NOTHING
+    failed = output.startswith(_REFUSED) if status is None else status != 0
+    return error_note(output) if failed else NOTHING
 
 
 def base_of(header: Mapping[str, Any]) -> ForkBase | None:
-    """Return the rollout that a header says the file continues; `None` if the file has all records itself."""
+    """Return the rollout that a rollout with this header continues; `None` if it has all records itself."""
     base = header.get("history_base")
     if not isinstance(base, dict):
         return None
@@ -111,7 +110,6 @@ class CodexCodec(CopyCodec):
         return Item(text_of(item.get("content")) if kind == "message" else "", images=images)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts in the session's own log, by the number of the turn that follows each."""
         ordinals = [int(turn.id) for turn in session.turns]
         found: dict[int, list[str]] = {}
         try:
@@ -172,8 +170,8 @@ def ordinal_of(line: Line) -> int:
 def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
     """Return the turns without second copies: Codex writes each message as an item (model input) and an event.
 
-    A person's prompts are taken from the events, which have no injected text. After the last event they are taken from
-    the items, since newer versions write no events. Answers are taken from the items, if any.
+    Of a person's prompts the events count, which have no injected text; after the last event the items, since newer
+    versions write no events. Of answers the items count, if there are any.
     """
     items = any(turn.role == "assistant" and turn.group == Turn.ITEM for turn in turns)
     second = _second_copies(turns)
@@ -210,7 +208,7 @@ def _second_copies(turns: list[Turn]) -> set[int]:
     for item in sorted(alone_items):
         # With injected text around it an item is not its event word for word. From the first prompt with an event to
         # the last one each has one; what stands before is of another version, or of a session merged with this one.
-        beside = next((event for event in _beside(turns, item) if event in alone_events), None)
+        beside = next((event for event in _neighboring_prompts(turns, item) if event in alone_events), None)
         if first <= item < last or beside is not None:
             second.add(item)
             alone_events.discard(-1 if beside is None else beside)
@@ -224,8 +222,8 @@ def _nearest(places: list[int], place: int) -> int:
     return min(near, key=lambda at: abs(places[at] - place))
 
 
-def _beside(turns: list[Turn], place: int) -> Iterator[int]:
-    """Yield the positions of the prompts around the one at `place`, up to the next turn that is no prompt."""
+def _neighboring_prompts(turns: list[Turn], place: int) -> Iterator[int]:
+    """Yield the positions of the prompts before and after the one at `place`, up to the next turn that is no prompt."""
     for step in (-1, 1):
         i = place + step
         while 0 <= i < len(turns) and turns[i].prompt:
@@ -248,20 +246,20 @@ def roll_back(turns: list[Turn], prompts: int) -> int:
 
 
 def _is_instruction(item: Record) -> bool:
-    """Return True if the program itself sends this message to the model in every session."""
+    """Return True if an item is a message that Codex itself sends to the model in every session."""
     if item.get("type") != "message" or item.get("role") == "assistant":
         return False
     said = texts_of(list_in(item.get("content")))
     return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
 
 
-def added(text: str) -> Record:
-    """Return a note of smart-fork as a message of the user role."""
+def note_item(text: str) -> Record:
+    """Return `text` as an item of the user's role that is marked as a note of smart-fork."""
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
 
 
 def compaction_items(payload: Record) -> list[Record]:
     """Return the items that give the model a compaction's summary: a message with its text, or encrypted data."""
     if isinstance(said := payload.get("message"), str) and said.strip():
-        return [added(said)]
+        return [note_item(said)]
     return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]

@@ -39,7 +39,7 @@ class _RolloutReader:
         self.numbered = False
 
     def read(self, part: RolloutPart, own: Path) -> FileVersion:
-        """Read the lines of one rollout that belong to the session in `own`. Return the file's version."""
+        """Read a rollout's lines that belong to the session with the log `own`. Return the version of the file."""
         file, stamp = opened(part.path)
         below = part.path != own
         apart = below and id_in(part.path) == id_in(own)
@@ -61,25 +61,25 @@ class _RolloutReader:
         return stamp
 
 
-def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
-    """Remove texts that begin like one in `gone` (removed messages) from a record. Return True if it changed.
+def _remove_repeated(record: dict[str, Any], heads: Collection[str]) -> bool:
+    """Remove texts with a beginning in `heads` (of removed messages) from a record. Return True if it changed.
 
-    The record at the end of a turn repeats the turn's last answer, the record of a compaction a person's prompts.
+    The record at a turn's end repeats the turn's last answer; the record of a compaction repeats a person's prompts.
     """
     kind, payload = payload_of(record)
-    if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
+    if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in heads:
         payload["last_agent_message"] = None
         return True
     history = payload.get("replacement_history") if kind == "compacted" else None
     if not isinstance(history, list):
         return False
-    kept = [item for item in history if head(texts_of(dict_in(item).get("content"))) not in gone]
+    kept = [item for item in history if head(texts_of(dict_in(item).get("content"))) not in heads]
     payload["replacement_history"] = kept
     return len(kept) < len(history)
 
 
 class CodexCutter(Cutter):
-    """Loads Codex's logs, ``rollout-….jsonl``, with a fork's inherited records, for removal of turns."""
+    """Loads Codex's logs, ``rollout-….jsonl``, so that turns can be removed; a fork's with its inherited records."""
 
     def detect(self, path: Path) -> bool:
         """Return True if the first record is Codex's: a record with a ``payload``, or the header of an old log."""
@@ -110,14 +110,21 @@ class CodexCutter(Cutter):
                     said = texts_of(payload_of(record)[1].get("content"))
                     heads |= {head(said), head(strip_boilerplate(said))}
         heads.discard("")
-        return _without(session, gone, frozenset(heads)) if heads else {}
+        found = {}
+        for position, turn in enumerate(session.turns) if heads else ():
+            if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
+                continue
+            raw = turn.raw
+            new = rewritten(raw, lambda record: _remove_repeated(record, heads))
+            if new != raw:
+                found[position] = new
+        return found
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
         return with_event_numbers(turns, numbers)
 
     def may_have_others(self, path: Path) -> bool:
-        """Return True if the first records say that the session is a fork: only forks have others' records."""
-        try:
+        try:  # a fork's header says that it is one, and no other log has records of others
             first = [line.record for line in islice(first_lines(path), 2)]
         except OSError:
             return False
@@ -125,7 +132,6 @@ class CodexCutter(Cutter):
         return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
     def others(self, path: Path) -> list[Path]:
-        """Return the session's rollouts from before a rewind, with the turns that the rewind removed."""
         of_session = rollouts(id_in(path)) if id_in(path) else ()
         return [file.path for file in of_session if rollout_in(file.path) != rollout_in(path)]
 
@@ -150,22 +156,9 @@ class CodexCutter(Cutter):
         return [CutWarning(own[0].id, "is the first record but not session_meta: Codex cannot load it")]
 
 
-def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) -> Edits:
-    """Return new lines for kept records, by position, without texts that begin like one in `heads`."""
-    found = {}
-    for position, turn in enumerate(session.turns):
-        if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
-            continue
-        raw = turn.raw
-        new = rewritten(raw, lambda record: _without_repeated(record, heads))
-        if new != raw:
-            found[position] = new
-    return found
-
-
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Return the rollout that a file continues, if any. Cached, because a cut asks repeatedly for all logs."""
+    """Return the rollout that a file continues, if any. Cached, because a cut asks for all logs several times."""
     with suppress(OSError):
         return base_of(first_header(file.path))
     return None

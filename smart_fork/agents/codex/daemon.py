@@ -1,4 +1,4 @@
-"""Codex's background server, which runs the hooks of all terminals in the environment of the first one."""
+"""Codex's background server. It runs the hooks of all terminals, in the environment of the first one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a Codex session in its records: working or waiting, background tasks, token use."""
+"""The live status of a Codex session, read from its records: working or waiting, background tasks, tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
 
 def _window() -> int | None:
-    """Return the context window, in tokens, that one of the newest logs states; `None` if none does."""
+    """Return the context window, in tokens, from the newest logs; `None` if these do not have it."""
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         try:
@@ -60,9 +60,7 @@ def _sign(record: Mapping[str, Any]) -> log_tail.RecordSign:
 
 
 def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
-    payload = record.get("payload")
-    if not isinstance(payload, dict):
-        return
+    payload = dict_in(record.get("payload"))
     kind = payload.get("type")
     if kind == "function_call":
         calls[str(payload.get("call_id"))] = log_tail.OpenCall(
@@ -76,7 +74,7 @@ def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
     elif kind == "message" and payload.get("role") == "user":
         for told in _OF_SUBAGENT.finditer(texts_of(payload.get("content"))):
             said = log_tail.object_in(told[1])
-            yield from _come_to_rest({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
+            yield from _ended_agents({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
 
 
 def _result(call: log_tail.OpenCall, output: str) -> log_tail.Steps:
@@ -96,21 +94,21 @@ def _result(call: log_tail.OpenCall, output: str) -> log_tail.Steps:
     elif call.tool == "close_agent":
         yield call.text("target", "id"), None
     elif call.tool in ("wait", "wait_agent") and isinstance(states := said.get("status"), dict):
-        yield from _come_to_rest(states)
+        yield from _ended_agents(states)
 
 
-def _come_to_rest(states: Mapping[str, Any]) -> log_tail.Steps:
-    """Yield the end of each sub-agent that has stopped. `states` has the states of sub-agents by id."""
+def _ended_agents(states: Mapping[str, Any]) -> log_tail.Steps:
+    """Yield the end of each sub-agent that has stopped, from the `states` of sub-agents by id."""
     for agent, state in states.items():
         if isinstance(state, dict) or (isinstance(state, str) and state not in log_tail.GOING_ON):
             yield agent, None
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in records, with the session's total as the key, so that a repeated one has the same key.
+    """Yield the token counts in records. A count's key is the session's total: a repeated count has the same key.
 
-    The totals of a fork continue from its parent's totals. A fork may have copies of its parent's records with new
-    times. Counts after the parent's header, or with the parent's thread id, are marked as the parent's.
+    A fork's totals continue from its parent's. It may have copies of its parent's records with new times. Counts after
+    the parent's header, or with the parent's thread id, are marked as the parent's.
     """
     thread = ""
     for number, record in enumerate(records):

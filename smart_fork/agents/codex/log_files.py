@@ -8,7 +8,7 @@ the rollout that Codex loads. Modules needed only for reading are imported when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from indexer.transcripts.base import LogFile, regular_file
 from indexer.transcripts.lines import decode_line, last_lines
+from indexer.values import text_in
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex import rollouts
 from smart_fork.agents.log_adapters import LogAdapter, newest_first
@@ -42,7 +43,7 @@ class CodexAdapter(LogAdapter):
         return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the file is no session's log now, such as a rollout that a rewind has replaced."""
+        """Return True if the file at `location` is no session's log, such as a rollout that a rewind has replaced."""
         loaded = self.locate(rollouts.id_in(Path(location))) if self.log_at(location) else ()
         return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
@@ -52,7 +53,7 @@ class CodexAdapter(LogAdapter):
         return None if is_both else file
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        return newest_first(self._loaded(self._of_session(session_id)) if rollouts.is_id(session_id) else ())
+        return newest_first(self._loaded(self._of_session(session_id)) if rollouts.is_uuid(session_id) else ())
 
     def _of_session(self, session_id: str) -> list[LogFile]:
         return [file for file in rollouts.rollouts(session_id) if rollouts.id_in(file.path) == session_id]
@@ -101,7 +102,7 @@ _TEXTS = ("id", "rollout_path", "name", "title", "first_user_message", "preview"
 
 
 def threads(home: Path) -> Mapping[str, Thread]:
-    """Return the threads in Codex's database in the folder `home`, by id; empty if it cannot be read."""
+    """Return the threads in Codex's newest database in the folder `home`, by id; empty if none can be read."""
     found = list[tuple[int, Path]]()
     with suppress(OSError):  # a server's user may not look into the home of whoever started it
         found += [(int(one.stem[6:]), one) for one in home.glob("state_*.sqlite") if one.stem[6:].isdecimal()]
@@ -120,9 +121,6 @@ def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, T
 
     from smart_fork.agents.foreign_database import columns, read_only
 
-    def texts(row: Sequence[object]) -> dict[str, str]:
-        return {key: value if isinstance(value, str) else "" for key, value in zip(_TEXTS, row, strict=True)}
-
     try:
         with read_only(path, locked=True) as db:
             db.set_progress_handler(lambda: True, _MAX_STEPS)
@@ -132,7 +130,8 @@ def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, T
             rows = db.execute(f"SELECT {wanted} FROM threads LIMIT {_MAX_THREADS}").fetchall()  # noqa: S608 - constants
     except (OSError, apsw.Error, UnicodeDecodeError):
         return {}
-    return {row["id"]: Thread(PurePosixPath(row["rollout_path"]).name, _name_of(row)) for row in map(texts, rows)}
+    found = [dict(zip(_TEXTS, map(text_in, row), strict=True)) for row in rows]
+    return {row["id"]: Thread(PurePosixPath(row["rollout_path"]).name, _name_of(row)) for row in found}
 
 
 def _name_of(row: Mapping[str, str]) -> str:
@@ -142,10 +141,10 @@ def _name_of(row: Mapping[str, str]) -> str:
 
 
 class CodexStorage(Storage):
-    """Codex's storage of sessions. Codex can resume each session in every directory."""
+    """The rules for where Codex stores sessions. It can resume each in every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path for a restored log, outside the archive, where Codex finds no sessions to fork."""
+        """Return the path, outside the archive, for a restored log: Codex forks no archived session."""
         name = PurePosixPath(place).name
         day = rollouts.day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place

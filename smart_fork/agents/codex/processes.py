@@ -20,7 +20,7 @@ from pathlib import Path
 
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.rollouts import is_id
+from smart_fork.agents.codex.rollouts import is_uuid
 from smart_fork.agents.settings import NAME
 from smart_fork.agents.start_command import CommandLine, LaunchRequest, Starter
 from smart_fork.errors import ForkRefused
@@ -34,7 +34,7 @@ class CodexStarter(Starter):
     waits = True
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. Codex chooses the ids, and writes a fork's log before the first prompt."""
+        """Return the command line for a request. Codex chooses new ids, and writes a fork's log before its prompt."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
             words: tuple[str, ...] = ("resume", goes_on_in)
@@ -71,16 +71,16 @@ class CodexProcesses(AgentProcesses):
     forks = ("fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that have a session open; instead of Codex's server, the windows that may show it."""
+        """Yield the processes that have a session open; for Codex's server, the windows that may show the session."""
         own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
         yield from (ProcessNote(pid, session_id) for pid in shown)
         for pid, one in own.items() if holders and not shown else ():
-            if _SERVES.isdisjoint(one.words) and not any(is_id(word) and word != session_id for word in one.words):
+            if _SERVES.isdisjoint(one.words) and not any(is_uuid(word) and word != session_id for word in one.words):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the words with which Codex queues a message, if its server has the session open; else empty.
+        """Return the arguments of ``codex queue`` for a message; empty unless Codex's server has the session open.
 
         A window that does not use the server never gets queued messages.
         """
@@ -89,8 +89,8 @@ class CodexProcesses(AgentProcesses):
         return ("queue", f"--thread={session_id}", f"--message={text}") if served else ()
 
     def _holders(self, session_id: str, processes: Mapping[int, Running]) -> tuple[Mapping[int, Running], list[int]]:
-        """Return the processes of Codex, and the ids of those that have the session open."""
-        own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_id(session_id) else {}
+        """Return all processes of Codex, and the ids of those that have the session open."""
+        own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_uuid(session_id) else {}
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
@@ -99,7 +99,7 @@ class CodexProcesses(AgentProcesses):
         Raises:
             ForkRefused: Codex has the session open.
         """
-        if not is_id(session_id):
+        if not is_uuid(session_id):
             return None
         try:
             lock = os.open(_lock(session_id), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

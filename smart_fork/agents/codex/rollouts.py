@@ -22,8 +22,8 @@ ENDINGS = (".jsonl", COMPRESSED)
 _DAY_IN_NAME = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
-def is_id(session_id: str) -> bool:
-    """Return True if a rollout can be named after this id."""
+def is_uuid(session_id: str) -> bool:
+    """Return True if a text is a UUID, as the ids of sessions and of rollouts are."""
     return _UUID.fullmatch(session_id) is not None
 
 
@@ -34,7 +34,7 @@ def id_in(path: Path) -> str:
 
 
 def rollout_in(path: Path) -> str:
-    """Return the id of the rollout in the file: the session's id, or another one after a rewind."""
+    """Return the id of the rollout, from the file's name: the session's id, or another one after a rewind."""
     named = _IDS.search(path.name.partition(".")[0])
     return named[2] or named[1] if named else ""
 
@@ -46,13 +46,13 @@ def day_of(name: str) -> tuple[str, ...]:
 
 
 def is_moved(path: Path) -> bool:
-    """Return True if a rollout (log) is not in the folder of its day: Codex has archived it, or it is a copy."""
+    """Return True if a rollout (log) is not in the folder of its day: it is archived, or a copy."""
     day = day_of(path.name)
     return bool(day) and path.parent.parts[-3:] != day
 
 
 def folders() -> tuple[tuple[Path, int], ...]:
-    """Return the folders of all rollouts, each with the number of folder levels to search below it."""
+    """Return the folders with rollouts, each with the number of levels of folders in it."""
     return tuple((home / name, 3) for home in HOME.folders() for name in HOME.logs)
 
 
@@ -78,7 +78,7 @@ def is_compressed(log: Path) -> bool:
 
 def find_rollout(rollout_id: str) -> Path | None:
     """Return the newest file of the rollout (log) with this id (see `ForkBase`); `None` if there is none."""
-    files = rollouts(rollout_id) if is_id(rollout_id) else ()
+    files = rollouts(rollout_id) if is_uuid(rollout_id) else ()
     found = (file for file in files if rollout_in(file.path) == rollout_id)
     newest = max(found, key=lambda file: file.mtime_ns, default=None)
     return newest and newest.path

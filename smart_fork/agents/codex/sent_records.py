@@ -32,9 +32,9 @@ _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "co
 
 
 class SeenRecord(NamedTuple):
-    """A line of a rollout (Codex's log): its turn, and the texts by which lines that repeat others are found.
+    """A line of a rollout (Codex's log): its turn, and the texts that connect lines which repeat others.
 
-    `begins` is the beginning of the line's message, `repeats` that of another line's message which it repeats.
+    `begins` is the beginning of the line's own message, `repeats` the beginning of the message that the line repeats.
     """
 
     turn: TranscriptTurn
@@ -43,12 +43,10 @@ class SeenRecord(NamedTuple):
     repeats: str = ""
 
     @classmethod
-    def of(
-        cls, number: int, record: Record, kept: LinePlace | bytes = b"", *, inherited: bool = False, apart: bool = False
-    ) -> Self:
-        """Return the line `number` with this `record`, which is empty if the line could not be decoded."""
+    def of(cls, number: int, record: Record, kept: LinePlace | bytes = b"", **marks: bool) -> Self:
+        """Return line `number` with its decoded record. `kept` and `marks` are fields of its `TranscriptTurn`."""
         kind, payload = payload_of(record)
-        turn = _turn(number, record, kept, inherited=inherited, apart=apart)
+        turn = _turn(number, record, kept, **marks)
         is_thought = payload.get("type") == "reasoning"
         if turn.role in ("user", "assistant") and not turn.tool_calls:
             return cls(turn, is_thought, head(strip_boilerplate(texts_of(payload.get("content")))))
@@ -57,7 +55,7 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of these lines, each linked to the turn that it repeats, a thought to the answer after it.
+    """Return the turns of these lines, each linked to the turn that it repeats. A thought is linked to the next answer.
 
     A thought is removed with its answer, since no API accepts thoughts alone.
     """
@@ -75,7 +73,7 @@ def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
 
 
 def with_event_numbers(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-    """Return each turn's message number, so that an item for the model has that of its event for the screen."""
+    """Return the turns' message numbers. An item (model input) and its event (for the screen) get the same number."""
     found = list(numbers)
     at = {turn.id: position for position, turn in enumerate(turns)}
     for position, turn in enumerate(turns):
@@ -87,27 +85,27 @@ def with_event_numbers(turns: Sequence[TranscriptTurn], numbers: Sequence[int | 
     return found
 
 
-def _turn(number: int, record: Record, kept: LinePlace | bytes, *, inherited: bool, apart: bool) -> TranscriptTurn:
+def _turn(number: int, record: Record, kept: LinePlace | bytes, **marks: bool) -> TranscriptTurn:
     kind, payload = payload_of(record)
     ordinal = record.get("ordinal")
     item = str(payload.get("type")) if kind == "response_item" else ""
     said = texts_of(payload.get("content")) if item == "message" else ""
     role = _role(item, payload)
+    types = item or " ".join(word for word in (kind, payload.get("type")) if isinstance(word, str))
     return turn_of(
         str(ordinal if isinstance(ordinal, int) else number) if record else f"line-{number}",
         role,
         said,
         CODEC.decode(payload) if item else Item(),
         prompt=role == "user" and bool(strip_boilerplate(said)),
-        note=_repeated(kind, payload) or _note(kind, payload, item),
+        note=_repeated(kind, payload) or f"[{types}]",
         says=(f"item:{payload['id']}",) if item and isinstance(payload.get("id"), str) else (),
         timestamp=str(record.get("timestamp") or ""),
         kept=kept,
         meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), {}),
         repeats=_keys_repeated(payload) if kind == "event_msg" else (),
         key=mark(orjson.dumps(payload)) if item else "",
-        inherited=inherited,
-        apart=apart,
+        **marks,
     )
 
 
@@ -120,11 +118,6 @@ def _role(item: str, payload: dict[str, Any]) -> Role:
     return "tool" if item in OUTPUTS else "system"
 
 
-def _note(kind: str, payload: dict[str, Any], item: str) -> str:
-    said = item or " ".join(word for word in (kind, payload.get("type")) if isinstance(word, str))
-    return f"[{said}]"
-
-
 def _repeated(kind: str, payload: dict[str, Any]) -> str:
     if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
         return ""
@@ -135,7 +128,7 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of the records that an event repeats: a call, an item, or a prompt quoted in a name."""
+    """Return the keys of the records that an event repeats: a call or an item, or a prompt that a name quotes."""
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
@@ -145,11 +138,11 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 def sent_records(
     turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield the records that are still sent to the model, each with the number of its turn.
+    """Yield the records that Codex still sends to the model, without rolled-back ones, with their turns' numbers.
 
-    `turns` are the turns of all lines, `shown` the turns of the session. Each of `records` comes with the id of its
-    turn. Rolled-back records are left out. A thought gets the number of the answer after it, a second copy of a message
-    the number of the message, and a note of the program the number of the next turn.
+    `turns` are the turns of all lines, `shown` those of the session. Each of `records` comes with the id of its turn. A
+    thought gets the number of the answer after it, a message's second copy the number of the message, and a note of the
+    program the number of the next turn.
     """
     lines = {line.id: line for line in turns}
     places = {turn.id: number for number, turn in enumerate(shown)}
@@ -166,7 +159,7 @@ def sent_records(
             continue
         line, kind = lines.get(key), _kind(entry[1])
         if kind == "reasoning":
-            if line is not None and (thought := _of(line, found)) is not None:
+            if line is not None and (thought := _answer_number(line, found)) is not None:
                 waiting.append((thought, entry))
         elif line is not None and line.prompt:  # it was taken back, with all that follows
             alive = False
@@ -177,8 +170,8 @@ def sent_records(
     yield from ((last if own is None else own, one) for own, one in waiting)
 
 
-def _of(line: TranscriptTurn, found: dict[str, int]) -> int | None:
-    """Return the number of the answer that follows a thought; `None` if the session has no such answer."""
+def _answer_number(line: TranscriptTurn, found: dict[str, int]) -> int | None:
+    """Return the number of the answer after a thought; `None` if the session lacks this answer."""
     named = (found.get(one.removeprefix("turn:")) for one in line.repeats if one.startswith("turn:"))
     return next((number for number in named if number is not None), None)
 
@@ -189,8 +182,8 @@ def _kind(record: Record) -> str:
     return str(record["payload"].get("type") or kind) if kind in ("response_item", "event_msg") else kind
 
 
-class Measured:
-    """The sizes of a rollout's records, collected line by line. The records themselves are not kept."""
+class RecordSizes:
+    """Collects the sizes of a rollout's records, line by line, without keeping the records."""
 
     def __init__(self) -> None:
         self._seen: list[SeenRecord] = []
@@ -209,12 +202,11 @@ class Measured:
             whole = len(source) if is_long(source) and not sums_up else 0
             size = RecordSize(max(characters, whole), CODEC.size(CODEC.short(record)), sums_up)
             payload = {name: record["payload"].get(name) for name in ("type", "role")}
-            self._records.append(
-                (str(ordinal_of(line)), (b"", {"type": record["type"], "payload": payload, "size": size}))
-            )
+            stub = {"type": record["type"], "payload": payload, "size": size}
+            self._records.append((str(ordinal_of(line)), (b"", stub)))
 
-    def above(self, other: Measured, end: int) -> None:
-        """Put the records of the continued rollout `other` with numbers below `end` before all others."""
+    def prepend(self, other: RecordSizes, end: int) -> None:
+        """Add the records of `other`, the continued rollout, with numbers below `end` before all others."""
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
@@ -225,9 +217,9 @@ class Measured:
 
 
 def enveloped(source: bytes, record: Record) -> Entry | None:
-    """Return a record with the fields ``timestamp``, ``type`` and ``payload``, and its bytes.
+    """Return a record with ``timestamp``, ``type`` and ``payload``, after its bytes; `None` outside the conversation.
 
-    `None` if it is no part of the conversation. In the oldest logs, the record becomes the ``payload``.
+    In the oldest logs, the record itself becomes the ``payload``.
     """
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return source, record

@@ -1,4 +1,4 @@
-"""The fold (reader) of a rollout (Codex's log): its own records, and records that a fork has from its parents."""
+"""Reading of a Codex session: the records of its rollout (log), and those that a fork has from its parents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.masking import Masked, mask, mask_once
+from indexer.masking import mask, mask_once
 from indexer.repositories import NAME
-from indexer.transcripts.actions import describe_raw
 from indexer.transcripts.base import REWOUND
 from indexer.transcripts.calls import CallRecorder, Directories
 from indexer.transcripts.commands import is_ours
@@ -24,7 +23,6 @@ from indexer.transcripts.model import (
     RecordSize,
     Resumed,
     Role,
-    Session,
     Turn,
     UsedTool,
     turn_of,
@@ -50,7 +48,7 @@ from smart_fork.agents.codex.log_files import thread_name, threads
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 
 if TYPE_CHECKING:
-    from smart_fork.agents.codex.sent_records import Measured
+    from smart_fork.agents.codex.sent_records import RecordSizes
 
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
@@ -73,21 +71,10 @@ _NEEDED_FIELDS = frozenset({"cwd", "originator", "cli_version"})
 _HEADER_LINES = 2
 
 
-def subagent_in(path: Path) -> Session | None:
-    """Return the conversation of a sub-agent with raw records; `None` if the log has no conversation."""
-    found = CodexFold(path, None, keep_raw=True).take(LineReader(path))
-    found.facts["source"] = ""  # as a sub-agent's it would be no session
-    return found.session()[0]
-
-
-class _Doings(CallRecorder):
-    """The recorder of Codex's tool calls and results. A running command has a number for later calls."""
+class _CodexCalls(CallRecorder):
+    """Records Codex's tool calls and results. A running command has a number, by which later calls name it."""
 
     thorough = True
-
-    def described(self, name: str, given: object) -> Masked:
-        """Return the description of a tool call in words. Input `given` as text is a script."""
-        return describe_raw(name, given) if isinstance(given, str) else super().described(name, given)
 
     def begin(self, made: UsedTool) -> None:
         if made.name == "write_stdin" and isinstance(made.given, dict):
@@ -96,19 +83,19 @@ class _Doings(CallRecorder):
             super().begin(made)
 
     def end(self, back: GivenBack) -> Proof:
-        """Note a tool result. Only an exit status shows that a command succeeded."""
+        """Note a result. Only an exit status proves that a command succeeded."""
         if back.id in self.deeds and (running := _still_running(back.output)):
             self.deeds.rename(back.id, f"session {running}")
         return self.deeds.end(back.id, back.output)
 
 
 class CodexFold(record_reader.LineFold):
-    """The fold of a rollout (Codex's log): the session's facts and turns after the records that were read."""
+    """The fold (reader) of a rollout: the session's facts and turns after the records read so far."""
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
     codec, session_logs = CODEC, AGENTS.session_logs
-    notes = _Doings
+    notes = _CodexCalls
     empty = "it has no prompt"
     naming = (b'"thread_name_updated"',)
     #: True if the rollout that this one continues was found.
@@ -127,15 +114,15 @@ class CodexFold(record_reader.LineFold):
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
         self.directories = Directories(self.facts.pop("directories", None))
-        self._measured: Measured | None = None
+        self._measured: RecordSizes | None = None
 
     @property
-    def measured(self) -> Measured | None:
-        """The sizes of the records; `None` unless they are measured."""
+    def measured(self) -> RecordSizes | None:
+        """The collected sizes of the records; `None` unless sizes are measured."""
         if self._measured is None and self.sizes is not None:
-            from smart_fork.agents.codex.sent_records import Measured  # no other reading needs it
+            from smart_fork.agents.codex.sent_records import RecordSizes  # no other reading needs it
 
-            self._measured = Measured()
+            self._measured = RecordSizes()
         return self._measured
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
@@ -148,15 +135,15 @@ class CodexFold(record_reader.LineFold):
         return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """Add turns and facts from a fork's parents. Return True if turns were added, which must be saved."""
+        """Add facts, and with `turns` turns, from a fork's parents. Return True if turns were added, to be saved."""
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
     def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
-        """Take over from the parent's log, and its parents: the family's first id, the origin, shared `turns`.
+        """Take over the family's id, the origin and, with `turns`, shared turns from the logs of the session's parents.
 
-        A rollout (log) after a rewind takes over from the rollout before it in the same way. If a rollout is missing,
-        the next reading looks for it again. `below` are the ids of the rollouts followed so far.
+        A rollout after a rewind takes over from the rollout before it in the same way. If a rollout is missing, the
+        next reading looks for it again. `below` are the ids of the rollouts followed so far.
         """
         facts = self.facts
         named = facts.get("base") or facts.get("parent")
@@ -168,7 +155,7 @@ class CodexFold(record_reader.LineFold):
         end = facts.get("base_end")
         path = find_rollout(named)
         rewound = path is not None and id_in(path) == self.own_id()
-        above = self._above(path, end if turns or rewound else None, whole=turns)
+        above = self._parent_fold(path, end if turns or rewound else None, whole=turns)
         if above is None:
             return
         above.inherit(below, turns=turns and end is not None)
@@ -181,12 +168,12 @@ class CodexFold(record_reader.LineFold):
         facts["root"] = above.family()
         facts["by_hand"] = above.origin() == "person"
         if end is not None:
-            facts["joined"] = above.is_loaded()
+            facts["joined"] = above.can_load()
         if end is not None and (turns or rewound):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
 
-    def _above(self, path: Path | None, end: int | None, *, whole: bool) -> CodexFold | None:
-        """Return a fold of the rollout at `path` up to record `end`; of its first lines only, unless `whole`."""
+    def _parent_fold(self, path: Path | None, end: int | None, *, whole: bool) -> CodexFold | None:
+        """Return a fold of the rollout at `path`, up to record `end` or of headers only; `None` if it is unreadable."""
         if path is None:
             return None
         above = CodexFold(path, None, keep_raw=self.keep_raw)
@@ -214,7 +201,7 @@ class CodexFold(record_reader.LineFold):
     def _share(self, turns: list[Turn], above: CodexFold) -> None:
         self.is_joined = "base" not in above.facts or above.is_joined
         if self.measured and above.measured:
-            self.measured.above(above.measured, self.facts["base_end"])
+            self.measured.prepend(above.measured, self.facts["base_end"])
         self.facts["compacted"] = [*above.facts.get("compacted", ()), *self.facts.get("compacted", ())]
         self._roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
@@ -233,8 +220,8 @@ class CodexFold(record_reader.LineFold):
             self.measured.add(line)
         moment, done = self.moment_of(record)
         self.note_moment(moment, done=done)
-        identity = str(ordinal_of(line))
-        raw = line.raw if self.keep_raw else b""
+        at = ordinal_of(line)
+        identity, raw = str(at), line.raw if self.keep_raw else b""
         if kind == "session_meta":
             self._meta(payload)
         elif kind == "turn_context":
@@ -242,8 +229,7 @@ class CodexFold(record_reader.LineFold):
             self.note_model(payload.get("model"))
         elif kind == "compacted":
             self.note_compaction()
-            at = ordinal_of(line)
-            compacted = at, self._messages_in(payload), at, self._left_by(payload)
+            compacted = at, self._messages_in(payload), at, self._summary_in(payload)
             self.facts["compacted"] = [*self.facts.get("compacted", ()), compacted]
         elif kind == "response_item":
             self._item(payload, identity, moment, raw)
@@ -272,12 +258,11 @@ class CodexFold(record_reader.LineFold):
         facts["source"] = "subagent" if meta.get("thread_source") == "subagent" else text_in(source)
         self._cwd(meta.get("cwd"))
         git = dict_in(meta.get("git"))
-        if isinstance(git.get("branch"), str):
-            facts["gitBranch"] = mask(git["branch"])
+        for field, fact in (("branch", "gitBranch"), ("repository_url", "remote")):
+            if isinstance(value := git.get(field), str):
+                facts[fact] = mask(value)
         if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
             facts["head"] = git["commit_hash"]
-        if isinstance(git.get("repository_url"), str):
-            facts["remote"] = mask(git["repository_url"])
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
         if (base := base_of(meta)) and base.rollout_id:
@@ -307,7 +292,7 @@ class CodexFold(record_reader.LineFold):
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         text = text_of(item.get("content"))
         role = item.get("role")
-        if role == "user" and _typed(item):
+        if role == "user" and _is_typed(item):
             said, text = text, strip_boilerplate(text)
             # What a person has pasted is none of it: what the agent says stands alone.
             if not text and "cwd" not in self.facts and (found := _OLD_CWD.search(said)):
@@ -330,7 +315,7 @@ class CodexFold(record_reader.LineFold):
             if text:
                 self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=Turn.EVENT)
         elif kind == "thread_name_updated":
-            self._note_name(event)
+            self.note_title({"payload": event})
         elif kind == "token_count":
             self._tokens(event.get("info"))
         elif kind == "thread_rolled_back":
@@ -349,19 +334,15 @@ class CodexFold(record_reader.LineFold):
             self.facts["compacted"] = [one for one in self.facts.get("compacted", ()) if one[2] < first]
         return missing
 
-    def _asked(self, prompt: int) -> None:
-        """Note that a compaction between the turn's beginning and this prompt is undone if the prompt is taken back."""
+    def _note_prompt(self, prompt: int) -> None:
+        """Note the record number of a prompt, so that undoing it also undoes a compaction earlier in its turn."""
         began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
         if began is not None and compacted and compacted[-1][0] > began:
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
 
     def note_title(self, record: Record) -> None:
-        event = record.get("payload")
-        if isinstance(event, dict) and event.get("type") == "thread_name_updated":
-            self._note_name(event)
-
-    def _note_name(self, event: Record) -> None:
-        if isinstance(name := event.get("thread_name"), str):
+        event = dict_in(record.get("payload"))
+        if event.get("type") == "thread_name_updated" and isinstance(name := event.get("thread_name"), str):
             self.facts["name"] = name = masked_name(name)
             self.facts["names"] = last_names(self.facts.get("names", ()), name)
 
@@ -375,7 +356,7 @@ class CodexFold(record_reader.LineFold):
     def _add(self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", **more: Any) -> None:
         self.facts.pop("interrupted", None)
         if more.get("prompt"):
-            self._asked(int(identity))
+            self._note_prompt(int(identity))
         last = self.turns[-1] if self.turns else None
         turn = self.said(turn_of(identity, last.id if last else None, role, moment, text, raw=raw, **more))
         if last and last.loaded and turn.text == last.text and not turn.prompt:
@@ -397,8 +378,8 @@ class CodexFold(record_reader.LineFold):
                 turns[at] = replace(turns[at], summary=mask_once("\n\n".join(words)))
         return tuple(turns)
 
-    def is_loaded(self) -> bool:
-        """Return True if Codex can load the session: no rollout or header field (as in 2025) is missing."""
+    def can_load(self) -> bool:
+        """Return True if Codex can load the session: no rollout, or field of the header that it needs, is missing."""
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
@@ -406,7 +387,7 @@ class CodexFold(record_reader.LineFold):
 
         A compaction keeps the last prompts, in some versions final answers as well. Its summary is no turn.
         """
-        if not self.is_loaded():
+        if not self.can_load():
             return Resumed(len(turns), "gap")
         if not (compacted := self.facts.get("compacted")):
             return Resumed()
@@ -425,8 +406,8 @@ class CodexFold(record_reader.LineFold):
         said = ((str(one.get("role")), _said(one)) for one in items if one.get("type") == "message")
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
-    def _left_by(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the messages in a compaction's record that no turn has, with their digests: the summary."""
+    def _summary_in(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return a compaction's summary: the messages in its record that no turn has, each after its digest."""
         said = {_digest(turn.role, turn.text) for turn in self.turns}
         items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
         texts = [("user", text_in(compacted.get("message"))), *items]
@@ -456,11 +437,10 @@ class CodexFold(record_reader.LineFold):
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """Return who started the session; a named one, and a fork of a person's session, count as a person's."""
+        """Return who started the session. A named one, or a fork of a person's, counts as a person's."""
         facts = self.facts
-        automated = facts.get("source") in ("exec", "mcp") or (
-            not facts.get("source") and "exec" in facts.get("originator", "")
-        )
+        source = facts.get("source")
+        automated = source in ("exec", "mcp") or (not source and "exec" in facts.get("originator", ""))
         return "automated" if automated and not facts.get("name") and not facts.get("by_hand") else "person"
 
 
@@ -474,7 +454,7 @@ def _said(message: dict[str, Any]) -> str:
     return strip_boilerplate(text) if message.get("role") == "user" else strip_recall(text)
 
 
-def _typed(item: dict[str, Any]) -> bool:
+def _is_typed(item: dict[str, Any]) -> bool:
     """Return True if a person typed the message. Newer versions mark injected context in each part."""
     kinds = dict_in(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)

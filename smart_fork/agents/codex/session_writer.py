@@ -1,4 +1,4 @@
-"""Copies of Codex's sessions with the records of their ancestors, and the conversion of Codex's records for sharing."""
+"""Writing of Codex's sessions: copies for forks with ancestors' records, and conversion of records for sharing."""
 
 from __future__ import annotations
 
@@ -6,26 +6,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby, starmap
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from indexer.transcripts.lines import LineReader, decode_line
 from indexer.transcripts.model import Session, UsedTool
-from indexer.values import dict_in, dicts_in, json_in
-from smart_fork.agents.codec import Record
+from indexer.values import dict_in, dicts_in, json_in, text_in
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.ancestry import complete_history, lines_of
-from smart_fork.agents.codex.codec import (
-    CALLS,
-    CODEC,
-    COMPACTIONS,
-    CodexCodec,
-    added,
-    base_of,
-    compaction_items,
-    ordinal_of,
-)
+from smart_fork.agents.codex.codec import CALLS, CODEC, COMPACTIONS, CodexCodec, compaction_items, note_item, ordinal_of
 from smart_fork.agents.codex.sent_records import SeenRecord, enveloped, linked_turns, sent_records
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed
@@ -39,22 +29,26 @@ OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", 
 OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 
 
+def _record(moment: str, kind: str, payload: Record) -> Record:
+    return {"timestamp": moment, "type": kind, "payload": payload}
+
+
 class CodexCopy(Copy):
     """The lines of a copy of a Codex session, in the older format, in which a fork's log contains all records."""
 
-    def own(self, kind: str, payload: Record) -> Record:
+    def _new_record(self, kind: str, payload: Record) -> Record:
         """Return a new record of this kind, with the time of the copy."""
         moment = self._new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return {"timestamp": moment, "type": kind, "payload": payload}
+        return _record(moment, kind, payload)
 
     def last(self) -> Iterator[bytes]:
         """Yield the record with the copy's name, if it has one."""
         if self._new.title:
             named = {"type": "thread_name_updated", "thread_id": self._new.id, "thread_name": self._new.title}
-            yield orjson.dumps(self.own("event_msg", named))
+            yield orjson.dumps(self._new_record("event_msg", named))
 
     def header(self) -> Iterator[bytes]:
-        """Yield the copy's header: the fields of the source's header that are also true of the copy."""
+        """Yield the copy's header: the source's header, without the fields that are only true of the source's file."""
         lines = LineReader(self._source.source_path)
         entries = filter(None, (enveloped(line.source, line.record) for line in lines))
         spelled, first = next(
@@ -64,7 +58,7 @@ class CodexCopy(Copy):
         header = {name: value for name, value in meta.items() if name not in OF_ITS_FILE}
         for name, value in OF_EACH_HEADER.items():
             header.setdefault(name, value)
-        made = self.own("session_meta", header)
+        made = self._new_record("session_meta", header)
         header |= {"id": self._new.id, "forked_from_id": self._source.session_id, "timestamp": made["timestamp"]}
         if "session_id" in header:
             header["session_id"] = self._new.id
@@ -93,14 +87,11 @@ class CodexCopy(Copy):
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
         """Yield a compaction's summary as messages: Codex loads no turns before a compaction's record."""
-        moment = entry[1].get("timestamp", "")
         for item in compaction_items(entry[1]["payload"]):
-            yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
+            yield orjson.dumps(_record(entry[1].get("timestamp", ""), "response_item", item))
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        yield orjson.dumps({
-            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": added(text),
-        })  # fmt: skip
+        yield orjson.dumps(_record(before[1].get("timestamp", ""), "response_item", note_item(text)))
 
 
 class CodexCopier(Copier):
@@ -123,21 +114,20 @@ class CodexCopier(Copier):
                 for _, same in groupby(lines_of(complete_history(session.source_path)), lambda line: line.number)
             )
             turns = linked_turns([SeenRecord.of(line.number, line.record) for line in lines])
-        for number, entry in sent_records(turns, session.turns, through_parents(session.source_path)):
+        for number, entry in sent_records(turns, session.turns, history_records(session.source_path)):
             yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
 
 
 def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
-    """Yield the records of a session and its ancestors, up to the end of the task of the turn `last`.
+    """Yield the records of a session and its ancestors, up to the end of the task (work on a prompt) of turn `last`.
 
     Raises:
         NotFound: A session that this one was forked from is gone.
     """
     past = False
-    for key, entry in through_parents(path):
-        record = entry[1]
-        payload = record["payload"]
-        if past and key != last and _begins_a_turn(record["type"], payload):
+    for key, entry in history_records(path):
+        payload = entry[1]["payload"]
+        if past and key != last and _begins_a_turn(entry[1]["type"], payload):
             return
         past = past or key == last
         yield entry
@@ -145,8 +135,8 @@ def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
             return
 
 
-def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of a session from all its rollouts (log files), each with the id of its turn.
+def history_records(path: Path) -> Iterator[tuple[str, Entry]]:
+    """Yield the records of a session and its ancestors, from all their rollouts (log files), each with its turn's id.
 
     Raises:
         NotFound: A rollout of its history is gone.
@@ -165,15 +155,12 @@ def _begins_a_turn(kind: str, payload: Record) -> bool:
 
 def to_legacy(payload: Record) -> None:
     """Change an event (a record for the screen) in place to the form that older versions of Codex write."""
-    item = payload.get("item")
-    if payload.get("type") != "item_completed" or not isinstance(item, dict):
-        return
+    item = dict_in(payload.get("item")) if payload.get("type") == "item_completed" else {}
     kind = {"UserMessage": "user_message", "AgentMessage": "agent_message"}.get(str(item.get("type")))
-    parts = item.get("content")
-    if kind and isinstance(parts, list):
-        texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    if kind and isinstance(parts := item.get("content"), list):
+        message = "".join(text_in(part.get("text")) for part in dicts_in(parts))
         payload.clear()
-        payload |= {"type": kind, "message": "".join(texts)}
+        payload |= {"type": kind, "message": message}
 
 
 _CALLS = (*CALLS, "web_search_call")
@@ -210,7 +197,7 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexConverter(CodexCodec, Converter):
-    """Converts Codex's records for sharing with teammates, including records of a fork's ancestors.
+    """Converts Codex's records for sharing with teammates; those of a fork's ancestors are included.
 
     All records have the fields ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a
     new one.
@@ -227,40 +214,38 @@ class CodexConverter(CodexCodec, Converter):
                 yield record
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log names a rollout that it continues, also in a field name with escapes."""
+        # The name of a field can be spelled with escapes.
         lines = (line for line in log.split(b"\n") if b"history_base" in line or b"\\u" in line)
-        payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
-        return any(isinstance(one, dict) and base_of(one) for one in payloads)
+        payloads = (dict_in(record.get("payload")) for line in lines for _, record in decode_line(line)[0])
+        return any(isinstance(one.get("history_base"), dict) for one in payloads)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a new header and the records, in the older format, in which a fork's log contains all records."""
-        begun = False
-        for record in records:
-            if record.get("type") == "session_meta":  # one of somebody else's could name any file as its beginning
-                continue
+        """Yield a new header and the shared records, in the older format, in which a log contains all its records."""
+        # Another person's header could name any file as the beginning of the log.
+        shared = (record for record in records if record.get("type") != "session_meta")
+        for number, record in enumerate(shared):
             made = self.incoming(record, Identity(becomes.place, {}))
-            if not begun:
+            if not number:
                 yield _header(str(made.get("timestamp") or ""), becomes)
-                begun = True
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session, with each message as an item for the model and an event for the screen."""
+        """Yield the log of a new session, with each message as an item (model input) and an event (for the screen)."""
         for number, one in enumerate(said):
             if not number:
                 yield _header(one.moment, becomes)
             role, kind = ("user", "input_text") if one.user else ("assistant", "output_text")
             item = {"type": "message", "role": role, "content": [{"type": kind, "text": one.text}]}
-            yield {"timestamp": one.moment, "type": "response_item", "payload": item}
+            yield _record(one.moment, "response_item", item)
             shown = {"type": "user_message" if one.user else "agent_message", "message": one.text}
-            yield {"timestamp": one.moment, "type": "event_msg", "payload": shown}
+            yield _record(one.moment, "event_msg", shown)
 
     def sent(self, record: Record) -> Record | None:
         kind, payload = record.get("type"), record.get("payload")
         if not isinstance(payload, dict):
             return None
         if kind == "response_item":
-            shared = _item(payload)
+            shared = _shared_item(payload)
         elif kind == "event_msg":
             to_legacy(payload := dict(payload))
             shared = _only(payload, _EVENTS)
@@ -268,10 +253,10 @@ class CodexConverter(CodexCodec, Converter):
             shared = _compacted(payload)
         else:
             return None
-        return {"timestamp": record.get("timestamp", ""), "type": kind, "payload": shared} if shared else None
+        return _record(record.get("timestamp", ""), kind, shared) if shared else None
 
     def calls(self, record: Record) -> Iterator[UsedTool]:
-        for item in _items(record):
+        for item in _items_of(record):
             if item.get("type") in _CALLS:
                 given = item.get("arguments", item.get("input", item.get("action")))
                 yield UsedTool(_call_id(item), "", _decoded(given))
@@ -291,15 +276,15 @@ class CodexConverter(CodexCodec, Converter):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without the thoughts for which `of` is True; `None` for an event that shows one."""
+        """Return the record without thoughts for which `of` returns True; `None` for an event that only shows one."""
         shown = dict_in(record.get("payload"))
         if shown.get("type") == "agent_reasoning" and of(shown):
             return None
         return super().without_thoughts(record, of)
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Return a record with `change` applied to each item; `None` without items, except for a compaction."""
-        old = list(_items(record))
+        """Return a record with `change` applied to each item in it; `None` if that removes a record's only item."""
+        old = list(_items_of(record))
         new = [one for item in old if (one := change(item)) is not None]
         if new == old:
             return record
@@ -308,7 +293,7 @@ class CodexConverter(CodexCodec, Converter):
         return record | {"payload": record["payload"] | {"replacement_history": new}}
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without ids of the API, which only the author's organization can use."""
+        """Return the record without the API's ids and encrypted summaries, which only the author's account can use."""
         return self.changed(record, _untied)
 
 
@@ -318,8 +303,8 @@ def _untied(item: Record) -> Record | None:
     return {name: value for name, value in item.items() if name != "id" or not _OF_THE_API.match(str(value))}
 
 
-def _item(item: Record) -> Record | None:
-    """Return an item with only the fields that may be shared; `None` for the program's own message to the model."""
+def _shared_item(item: Record) -> Record | None:
+    """Return an item's fields that may be shared; `None` for a message of the program itself to the model."""
     if item.get("type") == "message":
         texts = [part.get("text") for part in dicts_in(item.get("content"))]
         around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)
@@ -329,20 +314,19 @@ def _item(item: Record) -> Record | None:
 
 
 def _only(payload: Record, kinds: dict[str, tuple[str, ...]]) -> Record | None:
-    kind = payload.get("type")
-    names = kinds.get(kind) if isinstance(kind, str) else None
+    names = kinds.get(str(payload.get("type")))
     return None if names is None else {name: payload[name] for name in payload if name in _ANY or name in names}
 
 
 def _compacted(payload: Record) -> Record:
-    left: Record = {name: payload[name] for name in ("message", "replacement_history") if name in payload}
+    left = only(payload, ("message", "replacement_history"))
     if "replacement_history" in left:
-        left["replacement_history"] = [one for item in dicts_in(left["replacement_history"]) if (one := _item(item))]
+        left["replacement_history"] = [*filter(None, map(_shared_item, dicts_in(left["replacement_history"])))]
     return left
 
 
-def _items(record: Record) -> Iterator[Record]:
-    """Yield the item in a record, or the items that a compaction kept."""
+def _items_of(record: Record) -> Iterator[Record]:
+    """Yield the items in a record: one, or those that a compaction kept."""
     payload = record.get("payload")
     if record.get("type") == "response_item" and isinstance(payload, dict):
         yield payload
@@ -373,13 +357,8 @@ def _decoded(given: object) -> object:
 
 
 def _header(moment: str, becomes: TargetSession) -> Record:
-    meta: dict[str, Any] = {
-        "id": becomes.session_id,
-        "timestamp": moment,
-        "cwd": becomes.place.root,
-        **OF_EACH_HEADER,
-        "source": "cli",
-    }
+    own = {"id": becomes.session_id, "timestamp": moment, "cwd": becomes.place.root}
+    meta = own | OF_EACH_HEADER | {"source": "cli"}
     if becomes.forked_from:
         meta["forked_from_id"] = becomes.forked_from
-    return {"timestamp": moment, "type": "session_meta", "payload": meta}
+    return _record(moment, "session_meta", meta)

@@ -88,7 +88,7 @@ _PASSED_ON = ("HOME", "PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "
 
 
 class CodexRegistration(Registration):
-    """The registration of smart-fork's server with Codex, which trusts a tool that says it only reads.
+    """The registration of smart-fork's server with Codex, which calls tools that only read without asking a person.
 
     Over HTTP, Codex takes the token from a variable only, which a person must set.
     """
@@ -121,7 +121,7 @@ class CodexRegistration(Registration):
         return _checked(made, text, dict(entry))
 
     def has_servers(self, text: str | None) -> bool:
-        """Return True if the settings file exists: in TOML, a table needs no place prepared for it."""
+        """Return True if there is a settings file: unlike JSON, TOML needs no part that lists servers."""
         return text is not None
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
@@ -161,12 +161,10 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
         UnsuitableError: The entry is not written as tables next to each other.
     """
     all_of_it = list(statements(text))
-    ours = [False] * len(all_of_it)
-    inside = False
-    for at, one in enumerate(all_of_it):
-        if one.table is not None:
-            inside = one.table[:2] == _TABLE
-        ours[at] = inside
+    ours, inside = list[bool](), False
+    for one in all_of_it:
+        inside = inside if one.table is None else one.table[:2] == _TABLE
+        ours.append(inside)
     if True not in ours:
         raise UnsuitableError(f"{_SERVERS}.{NAME} is not written as a table [{_SERVERS}.{NAME}]")
     first, last = ours.index(True), len(ours) - 1 - ours[::-1].index(True)
@@ -275,8 +273,8 @@ class CodexHooks(Hooks):
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
         """Return config.toml, its text, and its text without the trust in smart-fork's hooks; `None` without trust.
 
-        `left` is the text of the hooks file without smart-fork's hooks. In config.toml, each trusted hook has a table,
-        named after the hook's place in the hooks file. Comments stay.
+        Each trusted hook has a table, named after its place in the hooks file. `left` is the text of this file without
+        smart-fork's hooks. Comments stay.
         """
         path, of = HOME.folder() / "config.toml", f"{self.path()}:"
         if not path.exists():
@@ -339,8 +337,7 @@ class CodexLogin(Login):
 
 def _settings() -> dict[str, Any]:
     try:
-        written = (HOME.folder() / "config.toml").read_text("utf-8-sig")
-        return _loaded(written)
+        return _loaded((HOME.folder() / "config.toml").read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return {}
 

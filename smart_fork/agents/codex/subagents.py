@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from indexer.transcripts.lines import first_lines
+from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
-from indexer.values import dict_in, json_in
+from indexer.values import dict_in, json_in, text_in
 from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in
-from smart_fork.agents.codex.session_reader import subagent_in
+from smart_fork.agents.codex.session_reader import CodexFold
 
 #: The tool that starts a sub-agent, and the bytes in its result.
 _TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"
@@ -28,13 +29,16 @@ class CodexSubAgents(SubAgents):
     def begun(self, session: Session) -> Mapping[str, str]:
         calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name == _TOOL}
         answers = [turn.raw for turn in session.turns if calls and turn.tool_results and _NAMES_AGENT in turn.raw]
-        named = [pair for raw in answers for pair in _named(raw)]
+        named = [pair for raw in answers for pair in _started_agents(raw)]
         logs = _logs() if named else {}
-        return {call: name for call, name in named if call in calls and _is_of(session, name, logs)}
+        return {call: name for call, name in named if call in calls and _belongs_to(session, name, logs)}
 
     def read(self, session: Session, name: str) -> Session | None:
-        logs = _logs()
-        return subagent_in(logs[name]) if _is_of(session, name, logs) else None
+        if not _belongs_to(session, name, logs := _logs()):
+            return None
+        found = CodexFold(logs[name], None, keep_raw=True).take(LineReader(logs[name]))
+        found.facts["source"] = ""  # as a sub-agent's it would be no session
+        return found.session()[0]
 
 
 def _logs() -> Mapping[str, Path]:
@@ -42,8 +46,8 @@ def _logs() -> Mapping[str, Path]:
     return {id_in(log.path): log.path for log in CodexAdapter().discover()}
 
 
-def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
-    """Return True if `session`, an ancestor, or a sub-agent of these began the sub-agent session `name`."""
+def _belongs_to(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
+    """Return True if the session, its ancestor, or a sub-agent of one of them started the sub-agent session `name`."""
     own = {session.session_id, session.parent_id, session.root_id}
     for _ in range(_MAX_DEPTH):
         if (log := logs.get(name)) is None:
@@ -55,17 +59,16 @@ def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
 
 def _parent(log: Path) -> str:
     """Return the id of the session that began a sub-agent, from its header; empty without one."""
-    try:
-        header = next((line.record.get("payload") for line in first_lines(log)), None)
-    except OSError:
-        return ""
+    found: object = None
+    with suppress(OSError):
+        found = next((line.record.get("payload") for line in first_lines(log)), None)
     for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
-        header = header.get(key) if isinstance(header, dict) else None
-    return header if isinstance(header, str) else ""
+        found = dict_in(found).get(key)
+    return text_in(found)
 
 
-def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the call that a record answers, with the name of the sub-agent."""
+def _started_agents(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the id of the call that a record answers, with the name of the sub-agent that it started."""
     record = dict_in(json_in(raw))
     item = dict_in(record.get("payload", record))
     if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):

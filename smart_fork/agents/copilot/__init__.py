@@ -11,7 +11,7 @@ SESSION = "COPILOT_AGENT_SESSION_ID"
 
 
 class Copilot(Agent):
-    """The description of the agent Copilot CLI (see `Agent`)."""
+    """The description of Copilot CLI."""
 
     name = "copilot"
     seen = "1.0.102"

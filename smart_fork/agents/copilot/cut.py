@@ -16,7 +16,7 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, name_in
-from smart_fork.agents.copilot.session_reader import ANSWERED, CODEC, asks, data_of, is_typed, requests_in
+from smart_fork.agents.copilot.session_reader import ANSWERED, CODEC, data_of, is_prompt, is_typed, requests_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import RawLine
 from smart_fork.agents.cuts.model import Transcript
@@ -39,7 +39,7 @@ _TABLES = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the tool calls that an event names: its own, one to be permitted, or a hook's."""
+    """Yield the ids of the tool calls in an event's data: its own, one that needs permission, and those of a hook."""
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]
     named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
@@ -73,7 +73,7 @@ class CopilotCutter(TreeCutter):
         return self.of.reader.id_of(line.place.path)
 
     def is_typed(self, record: Record) -> bool:
-        return asks(record)
+        return is_prompt(record)
 
     def about(self, record: Record) -> RecordFacts:
         kind, data = record.get("type"), data_of(record)
@@ -91,7 +91,7 @@ class CopilotCutter(TreeCutter):
     def _repeats(self, record: Record) -> tuple[str, ...]:
         kind, data, agent = str(record.get("type")), data_of(record), record.get("agentId")
         if isinstance(agent, str):
-            return self._of_agent(agent, data)
+            return self._starting_call_key(agent, data)
         if kind in _ROLES:
             if kind == "user.message" and is_typed(data):
                 self._exchange = len(self._said)
@@ -106,8 +106,8 @@ class CopilotCutter(TreeCutter):
             return titles.mark_of_title(forked[1]) if forked else ()
         return tuple(self._said[self._exchange :])
 
-    def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the key of the tool call that began a sub-agent, for its events; empty if the call is unknown."""
+    def _starting_call_key(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the key of the call that started a sub-agent, which its events repeat; empty if it is unknown."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)
@@ -119,7 +119,7 @@ class CopilotCutter(TreeCutter):
         return [one for one in files_below(path.parent) if one != path] if path.name == EVENTS else []
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return new contents for files beside a log, without names and rewind points of removed prompts (`keys`)."""
+        """Return new contents of ``workspace.yaml`` and the rewind points, without removed prompts (`keys`)."""
         found = {}
         with suppress(OSError):
             workspace = path.with_name(WORKSPACE)
@@ -136,7 +136,7 @@ class CopilotCutter(TreeCutter):
         return found
 
     def forget(self, session: Transcript) -> None:
-        """Delete a session's texts from Copilot CLI's search database, without which it still resumes the session."""
+        """Delete a session's texts from Copilot CLI's search database. The session can be resumed without them."""
 
         def change(db: apsw.Connection) -> None:
             for (table,) in db.execute(_TABLES).fetchall():

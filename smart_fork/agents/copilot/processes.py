@@ -30,11 +30,10 @@ class CopilotProcesses(AgentProcesses):
     """Finds Copilot CLI's processes, and the session that each has open."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
-        """Return True if `words` resumes the session. In its command lines, an option and its value are one word."""
-        return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
+        return not {f"--resume={session_id}", f"--session-id={session_id}", session_id}.isdisjoint(words)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that ``inuse.<pid>.lock`` files in sessions' folders record; some may have ended."""
+        """Yield the processes with an ``inuse.<pid>.lock`` file in a session's folder; some of them may have ended."""
         for folder in {sessions(), *((log.parent.parent,) if log else ())}:
             for path in folder.glob("*/inuse.*.lock"):
                 if found := _NOTE.fullmatch(path.name):

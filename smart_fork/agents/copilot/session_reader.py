@@ -1,4 +1,4 @@
-"""Copilot CLI's records: decoding them, building sessions from them, sub-agents, families and live status.
+"""Reading of Copilot CLI's sessions: decoding events, building sessions, sub-agents, families and live status.
 
 An answer's event contains its tool calls, and each result is an event of its own. ``parentId`` links the events to a
 chain, in the order of the file. A sub-agent's events are in the same chain and name the sub-agent. Events without
@@ -76,7 +76,7 @@ class CopilotCodec(SizedCodec):
         return Item(text_in(text), tuple(calls), results, thoughts, images)
 
     def has_place(self, record: Record) -> bool:
-        return not is_of_an_agent(record)
+        return not is_of_subagent(record)
 
     def is_sent(self, record: Record) -> bool:
         return record.get("type") in SAID
@@ -87,9 +87,9 @@ class CopilotCodec(SizedCodec):
     def size(self, record: Record) -> int:
         data = data_of(record)
         if self.sums_up(record):
-            return len(left_by(record))
+            return len(summary_in(record))
         if record.get("type") == ANSWERED:
-            return characters(_content(data)) + characters(data.get("error"))
+            return characters(_sent_result(data)) + characters(data.get("error"))
         called = [{"name": one.get("name"), "arguments": one.get("arguments")} for one in requests_in(data)]
         return characters(data.get("transformedContent") or data.get("content")) + characters(called)
 
@@ -97,18 +97,18 @@ class CopilotCodec(SizedCodec):
         data = data_of(record)
         if record.get("type") != ANSWERED or "result" not in data:
             return record
-        content = shortened(_content(data))
+        content = shortened(_sent_result(data))
         return record | {
             "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
         }
 
 
-def left_by(record: Mapping[str, Any]) -> str:
+def summary_in(record: Mapping[str, Any]) -> str:
     """Return the summary in a compaction's event; empty for other events."""
     return text_in(data_of(record).get("summaryContent"))
 
 
-def _content(data: Mapping[str, Any]) -> Any:
+def _sent_result(data: Mapping[str, Any]) -> Any:
     """Return the tool result that the model is sent. An event's result may also hold a longer text for the screen."""
     result = data.get("result")
     return result.get("content") if isinstance(result, dict) else result
@@ -119,7 +119,7 @@ def data_of(record: Mapping[str, Any]) -> Record:
     return dict_in(record.get("data"))
 
 
-def is_of_an_agent(record: Mapping[str, Any]) -> bool:
+def is_of_subagent(record: Mapping[str, Any]) -> bool:
     """Return True if an event belongs to a sub-agent, not to the session itself."""
     return record.get("agentId") is not None
 
@@ -134,7 +134,7 @@ def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
     error, shell = data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
-    output = text_in(_content(data))
+    output = text_in(_sent_result(data))
     status = dict_in(shell).get("exitCode")
     if type(status) is int:
         return f"Exit code: {status}\n{_ENDED.sub('', output)}", status != 0
@@ -175,7 +175,7 @@ class CopilotTree(FolderlessTree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return True if this kind of event is known. Those beginning with ``model.`` belong to a compaction."""
+        """Return True if the type of an event is known. Types that begin with ``model.`` belong to a compaction."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
@@ -204,7 +204,7 @@ class CopilotTree(FolderlessTree):
             return None
         kind, data = record["type"], record["data"]
         if kind == "session.usage_record":
-            self.facts["spent"] = loaded_by(data)
+            self.facts["spent"] = loaded_after(data)
         elif kind == "assistant.message":
             self.note_model(data.get("model"))
             item, loaded = CODEC.decode(record), self.facts.pop("spent", 0)
@@ -221,7 +221,7 @@ class CopilotTree(FolderlessTree):
         elif kind == COMPACTED and data.get("success") is True:
             self.note_compaction()
             left = max(1, count(data.get("postCompactionTokens")))
-            return self.summary(record, identity, line, left_by(record), left)
+            return self.summary(record, identity, line, summary_in(record), left)
         return None
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
@@ -250,13 +250,13 @@ def is_typed(data: Mapping[str, Any]) -> bool:
     return data.get("source") in (None, "user")
 
 
-def asks(record: Mapping[str, Any]) -> bool:
-    """Return True if an event is a prompt to the session itself, not to a sub-agent or written by Copilot CLI."""
-    return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
+def is_prompt(record: Mapping[str, Any]) -> bool:
+    """Return True if an event is a prompt to the session itself: not to a sub-agent, and not by Copilot CLI."""
+    return record.get("type") == "user.message" and not is_of_subagent(record) and is_typed(data_of(record))
 
 
-def loaded_by(data: Mapping[str, Any]) -> int:
-    """Return the tokens in the context after a request and its answer, from the data of a usage event."""
+def loaded_after(data: Mapping[str, Any]) -> int:
+    """Return the number of tokens in the context after an answer, from the data of its usage event."""
     usage = dict_in(data.get("usage"))
     return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
 
@@ -318,7 +318,7 @@ class CopilotAncestry(Ancestry):
 
     def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
-        kin.first = next((CopiedMessage(identity) for record in records if (identity := _said(record))), None)
+        kin.first = next((CopiedMessage(identity) for record in records if (identity := _message_id(record))), None)
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
@@ -329,17 +329,17 @@ class CopilotAncestry(Ancestry):
             if parent := forked_from(line.record):
                 kin.recorded, inherited = parent, len(said)
                 kin.begun = utc(line.record.get("timestamp"))
-            elif identity := _said(line.record):
+            elif identity := _message_id(line.record):
                 said.append(identity)
             elif not kin.begun:
                 kin.begun = utc(line.record.get("timestamp"))
         return [CopiedMessage(one, kin.recorded if number < inherited else "") for number, one in enumerate(said)]
 
 
-def _said(record: Mapping[str, Any]) -> str:
+def _message_id(record: Mapping[str, Any]) -> str:
     """Return the event's id if it is a message of the session itself; else empty."""
     kind, identity = record.get("type"), record.get("id")
-    is_message = kind in SAID and kind != COMPACTED and not is_of_an_agent(record)
+    is_message = kind in SAID and kind != COMPACTED and not is_of_subagent(record)
     return identity if is_message and isinstance(identity, str) else ""
 
 
@@ -348,12 +348,12 @@ _USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
     kind, data = record.get("type"), data_of(record)
-    if is_of_an_agent(record):
+    if is_of_subagent(record):
         return RecordSign()
     if kind == "assistant.message":
         return RecordSign("working" if requests_in(data) else "idle")
     if kind == "session.usage_record":
-        return RecordSign(tokens=loaded_by(data))
+        return RecordSign(tokens=loaded_after(data))
     if kind in ("assistant.turn_start", "tool.execution_start", "tool.execution_complete"):
         return RecordSign("working")
     if kind == "user.message":

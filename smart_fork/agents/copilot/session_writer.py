@@ -1,4 +1,4 @@
-"""Copies of Copilot CLI's sessions, and the conversion of its events for sharing.
+"""Writing of Copilot CLI's sessions: copies for forks, and conversion of its events for sharing.
 
 A copy has the events up to the end of an exchange, unchanged and with their ids, as in Copilot CLI's own forks. Its
 last event names the parent session. Events before a compaction are copied too: Copilot CLI itself decides which of them
@@ -45,7 +45,7 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """A copy of one session's events. If it omits exchanges, each event names the remaining one before it."""
+    """A copy of one session's events. In an excerpt, each event names the copied event before it as its parent."""
 
     carried = ("parent",)
     parent: Any = None
@@ -68,8 +68,8 @@ class CopilotCopy(Copy):
             copy_folder(self._source.source_path.with_name(name), target.with_name(name), created)
         return []
 
-    def _own(self, record: Record) -> Record:
-        """Return `record` for the copy: the session's first event gets the copy's id and directory."""
+    def _with_own_id(self, record: Record) -> Record:
+        """Return an event of the copy: the session's first event gets the copy's id and directory."""
         if record.get("type") == "session.start":
             data = session_reader.data_of(record)
             place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(data.get("context"))
@@ -86,7 +86,7 @@ class CopilotCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Yield the source session's events up to turn `end`, then the events after that turn until the next prompt.
+        """Yield the source session's events up to turn `end`, and those between this turn and the next prompt.
 
         Raises:
             ForkRefused: A turn is missing, because the log changed meanwhile.
@@ -95,19 +95,19 @@ class CopilotCopy(Copy):
         past = False
         for spelled, record in events(self._source.source_path):
             identity = record.get("id")
-            if past and session_reader.asks(record):
+            if past and session_reader.is_prompt(record):
                 break
             wanted.discard(identity if isinstance(identity, str) else "")
             past = past or identity == last
             self.parent = identity or self.parent
-            yield spelled, self._own(record)
+            yield spelled, self._with_own_id(record)
         if wanted:
             raise ForkRefused(f"The log changed during reading: {self._source.source_path}", "Try again.")
 
     def header(self) -> Iterator[bytes]:
         for spelled, record in events(self._source.source_path) if self._excerpt else ():
             if record.get("type") == "session.start":
-                yield respelled(spelled, self._chained(self._own(record)))
+                yield respelled(spelled, self._chained(self._with_own_id(record)))
                 self._head = self.parent
                 return
 
@@ -115,7 +115,7 @@ class CopilotCopy(Copy):
         yield respelled(entry[0], self._chained(entry[1]) if self._excerpt else entry[1])
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        yield from self.line(session_reader.left_by(entry[1]), entry)
+        yield from self.line(session_reader.summary_in(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
         moment = before[1].get("timestamp")
@@ -138,13 +138,13 @@ class CopilotCopier(Copier):
         return sessions() / new.id / EVENTS
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the session's messages and call starts, each with its turn's number (a call start has its call's)."""
+        """Yield messages and starts of tool calls, with their turns' numbers. A start belongs to its call's turn."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
         for spelled, record in events(session.source_path):
             kind, data = record.get("type"), session_reader.data_of(record)
             number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
-            if number is None or session_reader.is_of_an_agent(record) or kind not in (*session_reader.SAID, _BEGUN):
+            if number is None or session_reader.is_of_subagent(record) or kind not in (*session_reader.SAID, _BEGUN):
                 continue
             calls |= {str(one.get("toolCallId")): number for one in session_reader.requests_in(data)}
             yield self.sized(number, (spelled, record), sums_up=kind == session_reader.COMPACTED)
@@ -215,7 +215,7 @@ class CopilotConverter(session_reader.CopilotCodec, Converter):
         spent: Record | None = None
         for _, record in events(session.source_path):
             kind, identity, data = record.get("type"), record.get("id"), session_reader.data_of(record)
-            if session_reader.is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
+            if session_reader.is_of_subagent(record) or not isinstance(kind, str) or kind not in _EVENTS:
                 continue
             if kind == _USED:
                 spent = record
@@ -273,18 +273,18 @@ class CopilotConverter(session_reader.CopilotCodec, Converter):
         if record.get("agentId") is not None:
             return None
         kept = only(record, _OF_EVENT)
-        said = {name: _only(value, _PARTS.get(name)) for name, value in data.items() if name in names}
+        said = only(data, names)
+        said |= {name: only(said[name], _PARTS[name]) for name in _PARTS if isinstance(said.get(name), dict)}
         if "toolRequests" in said:
-            said["toolRequests"] = [_only(one, _OF_REQUEST) for one in session_reader.requests_in(data)]
+            said["toolRequests"] = [only(one, _OF_REQUEST) for one in session_reader.requests_in(data)]
         return kept | {"data": said}
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
         data = session_reader.data_of(record)
         new = dict(data)
         if requests := session_reader.requests_in(data):
-            hidden = (str(one.get("toolCallId")) in ids for one in requests)
             new["toolRequests"] = [
-                _without(one, mark) if gone else one for one, gone in zip(requests, hidden, strict=True)
+                _without(one, mark) if str(one.get("toolCallId")) in ids else one for one in requests
             ]
         if str(data.get("toolCallId")) in ids:
             new = _without(new, mark)
@@ -308,7 +308,7 @@ class CopilotConverter(session_reader.CopilotCodec, Converter):
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return a field's value with `change` applied to its paths; thoughts stay, since they may be signed."""
+        """Return the value of a field with `change` applied to its texts. Thoughts stay, since they may be signed."""
         return value if name in session_reader.THOUGHTS else super()._mapped(name, value, change, depth)
 
 
@@ -325,12 +325,6 @@ def _event(
 ) -> Record:
     identity = str(uuid5(_MADE, f"{becomes.session_id} {name}"))
     return {"type": kind, "data": data, "id": identity, "timestamp": moment, "parentId": parent}
-
-
-def _only(value: Any, names: Collection[str] | None) -> Any:
-    if names is None or not isinstance(value, dict):
-        return value
-    return {name: part for name, part in value.items() if name in names}
 
 
 def _without(call: Record, mark: str) -> Record:

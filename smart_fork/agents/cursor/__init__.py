@@ -1,4 +1,4 @@
-"""The description of Cursor, whose agent's sessions are read, and whose editor's conversations can be cut."""
+"""The agent Cursor (see `Agent`): its agent's sessions can be read, and its editor's conversations can be cut."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smart_fork.agents.description import Home
 
 
 class Cursor(Agent):
-    """The description of the agent Cursor (see `Agent`), which smart-fork does not start."""
+    """The description of Cursor, which smart-fork does not start."""
 
     name = "cursor"
     title = "Cursor"

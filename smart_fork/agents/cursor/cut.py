@@ -19,9 +19,9 @@ import orjson
 from indexer.safe_files import config_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
-from indexer.values import dicts_in, json_in
+from indexer.values import dicts_in, json_in, text_in
 from smart_fork.agents.cuts.cutter import Cutter, first_record, opened, preview, raw_lines
-from smart_fork.agents.cuts.model import Call, FileVersion, Result, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.snapshots import cuts
 from smart_fork.agents.foreign_database import read_only
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -51,18 +51,10 @@ def side_car(path: Path) -> Path:
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
-def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], FileVersion | None]:
-    """Return the turns that cuts have left of a conversation, and the side-car's version; `None` without one."""
-    if not side.is_file():
-        return [], None
-    session = _load_side_car(side, composer)
-    return [replace(turn, kept=turn.raw) for turn in session.turns], session.stamp
-
-
-def _added(
+def _newer_bubbles(
     bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
 ) -> list[TranscriptTurn]:
-    """Return the bubbles (messages) that Cursor added after the last cut: those after the last one that is `left`."""
+    """Return the bubbles (messages) that Cursor added after the last cut. `left` are the turns that cuts have left."""
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
     last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
@@ -111,9 +103,7 @@ def _load_side_car(path: Path, composer: str) -> Transcript:
 
 def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
     """Return a bubble (a message in Cursor's database) as a turn. `kept` is its line, or the line's place in a file."""
-    said = next(
-        (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
-    )
+    said = text_in(bubble.get("text")) or text_in(bubble.get("richtext"))
     calls = tuple(
         Call(str(one.get("toolCallId") or one.get("id") or ""), str(one.get("name") or one.get("toolName") or ""))
         for one in _dicts(bubble.get("toolFormers") or bubble.get("toolFormerData"))
@@ -176,9 +166,11 @@ class CursorCutter(Cutter):
             if isinstance(bubble := json_in(value), dict):
                 kept = orjson.dumps({"composerId": chosen, "bubble": bubble})  # no escaping of <>&
                 turns.append(_turn(parts[2], bubble, kept))
-        left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
-        if stamp is not None:
-            turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]
+        side, stamp = side_car(path.resolve()), None
+        if side.is_file():
+            session = _load_side_car(side, chosen)
+            left, stamp = [replace(turn, kept=turn.raw) for turn in session.turns], session.stamp
+            turns = [*left, *_newer_bubbles(turns, left, side, chosen)]
         return Transcript("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
 
     def newest(self) -> Path:
@@ -196,7 +188,6 @@ class CursorCutter(Cutter):
         return side_car(path)
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of other conversations in the side-car, so that writing this one keeps them."""
         side = side_car(session.source_path.resolve())
         if not side.is_file():
             return []

@@ -19,7 +19,7 @@ SESSION = "GEMINI_SESSION_ID"
 
 
 class Gemini(Agent):
-    """The description of the agent Gemini CLI (see `Agent`)."""
+    """The description of Gemini CLI."""
 
     name = "gemini"
     seen = "0.61.0"

@@ -18,7 +18,7 @@ import orjson
 from indexer.masking import mask
 from indexer.transcripts.model import GivenBack, Item, Role
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dicts_in
+from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rewritten
@@ -26,7 +26,7 @@ from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.messages import CODEC, Memory, answers_in, is_context, typed_in
-from smart_fork.agents.gemini.session_reader import named_in
+from smart_fork.agents.gemini.session_reader import started_agents
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, files_below
 
 #: The fields about the whole conversation, in the first record or in changes.
@@ -64,10 +64,10 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield the turns of one line: its message, or those messages of its list that are on no line."""
+        """Yield the turns of one line: its message, or the messages of its list that have no line of their own."""
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
-        told = list(self._memory.take(record))
+        told = list(self._memory.apply(record))
         for one in told:
             if one.again and one.again != one.id:
                 self._names[one.id] = self._names.get(one.again, one.again)
@@ -114,9 +114,9 @@ class GeminiCutter(TreeCutter):
         return typed_in(record) if record.get("type") == "user" else item.text
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return new lines for rewinds to removed messages: each names the next remaining message.
+        """Return new lines for rewinds to removed messages, so that each names the next remaining message.
 
-        A rewind to an unknown id makes Gemini CLI forget all messages.
+        After a rewind to an unknown id, Gemini CLI would remember no message.
         """
         names = _names(turns, gone)
         edits = {}
@@ -133,18 +133,15 @@ class GeminiCutter(TreeCutter):
         for position, turn in enumerate(session.turns):
             if names and turn.id not in gone and ("lists" in turn.meta or "needed" in turn.meta):
                 raw = turn.raw
-                new = rewritten(raw, lambda record: _without(record, names, quoted))
+                new = rewritten(raw, lambda record: _remove_messages(record, names, quoted))
                 if new != raw:
                     edits[position] = new
         return edits
 
     def pieces(self, line: bytes) -> list[bytes]:
         """Return each message of a line's ``$set`` list as JSON, or the line itself if it has no such list."""
-        try:
-            listed = dicts_in(orjson.loads(line)["$set"]["messages"])
-        except (ValueError, TypeError, KeyError):
-            return [line]
-        return [orjson.dumps(message) for message in listed]
+        listed = dict_in(dict_in(json_in(line)).get("$set")).get("messages")
+        return [orjson.dumps(one) for one in dicts_in(listed)] if isinstance(listed, list) else [line]
 
     def files_of(self, path: Path) -> list[Path]:
         session = id_of(path)
@@ -155,7 +152,7 @@ class GeminiCutter(TreeCutter):
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Return the files of the `removed` turns: long results, sub-agents' logs, and hard links of the log."""
-        agents = {name for turn in removed if turn.tool_calls for _, name in named_in(turn.raw)}
+        agents = {name for turn in removed if turn.tool_calls for _, name in started_agents(turn.raw)}
         calls = tuple(_OTHER.sub("_", call.id).lower() for turn in removed for call in turn.tool_calls if call.id)
         beside = [one for one in self.files_of(path) if one.stem in agents or one.stem.endswith(calls)]
         with contextlib.suppress(OSError):
@@ -179,11 +176,11 @@ def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
     return {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}
 
 
-def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
-    """Remove messages whose ids are in `names` from a record's ``$set`` list. Return True if the record changed.
+def _remove_messages(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
+    """Remove the messages with an id in `names` from a record's ``$set`` list. Return True if the record changed.
 
-    A record without this list describes the conversation, for example by a title: that is removed. The title of a copy
-    by smart-fork stays, unless it quotes a text in `quoted`.
+    From a record without this list, remove the description of the conversation, such as a title. The title of a copy by
+    smart-fork stays, unless it quotes a text in `quoted`.
     """
     changes = record.get("$set")
     if not isinstance(changes, dict):

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import orjson
-
 from indexer.safe_files import open_regular, private_dir
 from indexer.transcripts.reader_state import is_path
+from indexer.values import json_in, text_in
 from smart_fork.agents.gemini import HOME
 
 #: The folder of a project's sessions, the file that names the project's directory, and the prefix of logs.
@@ -45,8 +44,8 @@ def root_of(project: Path) -> str:
     return told if is_path(told) and len(told) <= _MOST else ""
 
 
-def claim(project: Path, directory: Path) -> list[Path]:
-    """Write `directory` into ``.project_root`` of the folder `project`. Return that file unless it named one before."""
+def write_root(project: Path, directory: Path) -> list[Path]:
+    """Write `directory` into ``.project_root`` of the folder `project`. Return that file, or none if it existed."""
     root = private_dir(project) / ROOT
     if root_of(project):
         return []
@@ -56,7 +55,7 @@ def claim(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """Return the SHA-256 hash of a directory's path, as Gemini CLI writes it into logs, and once named folders."""
+    """Return the SHA-256 hash of a directory's path. Gemini CLI writes it into logs; old versions named folders so."""
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 
 
@@ -82,12 +81,10 @@ def id_of(path: Path) -> str:
     """Return the session id of a log: from its name, else from its first record, else the name without suffix."""
     if named := _UUID.search(path.stem):
         return named[1]
-    try:
-        with open_regular(path) as file:
-            told = _ID.search(file.read(_HEAD_BYTES))
-        return str(orjson.loads(told[1])) if told and len(told[1]) > len('""') else path.stem
-    except (OSError, orjson.JSONDecodeError):
-        return path.stem
+    with suppress(OSError), open_regular(path) as file:
+        told = _ID.search(file.read(_HEAD_BYTES))
+        return (told and text_in(json_in(told[1]))) or path.stem
+    return path.stem
 
 
 def is_named_whole(path: Path) -> bool:

@@ -18,7 +18,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_at
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for
+from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, is_named_whole, project_for, write_root
 from smart_fork.agents.log_adapters import OwnLogs, newest_first
 
 _ENDINGS = (".jsonl", ".json")
@@ -86,13 +86,11 @@ class GeminiAdapter(OwnLogs):
         return session_reader.glance(path)
 
     def time_of(self, file: LogFile) -> str:
+        if file.path.suffix != _ENDINGS[0]:
+            return super().time_of(file)
         from smart_fork.agents.gemini import session_reader
 
-        return (
-            session_reader.GeminiFold(file.path, None, keep_raw=False).note_end()
-            if file.path.suffix == _ENDINGS[0]
-            else super().time_of(file)
-        )
+        return session_reader.GeminiFold(file.path, None, keep_raw=False).note_end()
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """Return Gemini CLI's own command if the log's name has the whole id, else ``smart-fork resume``.
@@ -173,5 +171,5 @@ class GeminiStorage(Storage):
         name = self.folder(directory) / whole_name(log, session_id)
         if name.parent == log.parent:
             return None if is_named_whole(log) else name
-        claim(name.parent.parent, directory)
+        write_root(name.parent.parent, directory)
         return name

@@ -1,4 +1,4 @@
-"""Gemini CLI's records: decoding of messages, and which messages it remembers after a sequence of records.
+"""Gemini CLI's messages: their decoding, and the messages that Gemini CLI remembers after a sequence of records.
 
 A message's content has parts, each a text, a thought, a call or a result. The records tell which messages of a session
 Gemini CLI remembers:
@@ -104,17 +104,17 @@ def answers_in(record: Record) -> list[Record]:
 def result_of(call: MadeCall, patch: str = "") -> GivenBack:
     """Return the result of a tool call (a shell command's exit status first), with the diff `patch`."""
     answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
-    texts = [answered(answer) for answer in answers] or [(parts_text(call.result or ()), False)]
+    texts = [output_of(answer) for answer in answers] or [(parts_text(call.result or ()), False)]
     failed = call.status in ("error", "cancelled") or any(failed for _, failed in texts)
     return GivenBack(call.id, "\n".join(text for text, _ in texts), failed, patch)
 
 
 def results_in(record: Record) -> list[GivenBack]:
     """Return the tool results in a message's content, each with its call's id, text, and True if it failed."""
-    return [GivenBack(_id(answer), *answered(answer)) for answer in answers_in(record)]
+    return [GivenBack(_id(answer), *output_of(answer)) for answer in answers_in(record)]
 
 
-def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
+def output_of(answer: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the text of a tool result (a shell command's exit status first), and True if the call failed."""
     output, failed = parts_answer(answer)
     if inside := _UNTRUSTED.match(output):
@@ -189,11 +189,11 @@ MemoryState = tuple[list[str], list[str], list[str]]
 
 
 class MemoryChange(NamedTuple):
-    """A message that Gemini CLI remembers, or remembers in a new version, after a record of the log.
+    """A message that a record of the log adds to those that Gemini CLI remembers, or repeats.
 
-    `way` tells how the record has it: "said" if the record is the message, "listed" in a list, and "summary" if a list
-    has it as a compression's summary, or as a new message after that. `again` is the id of the earlier message that
-    this one repeats, or empty.
+    `way` is "said" if the record is the message, "listed" if it is in a list, and "summary" if the list is a
+    compression's, and it is the summary or a new message after it. `again` is the id of the earlier message that this
+    one repeats, or empty.
     """
 
     id: str
@@ -203,7 +203,7 @@ class MemoryChange(NamedTuple):
 
 
 class Memory:
-    """The ids of the messages that Gemini CLI remembers after the records read so far; `past` were compressed."""
+    """The ids of the messages that Gemini CLI remembers (`now`) and of compressed ones (`past`)."""
 
     def __init__(self, kept: MemoryState | None = None) -> None:
         before, signs, past = kept or ([], [], [])
@@ -227,7 +227,7 @@ class Memory:
         """The ids of the messages that a compression replaced by a summary, in order."""
         return list(self._past)
 
-    def take(self, record: Record) -> Iterator[MemoryChange]:
+    def apply(self, record: Record) -> Iterator[MemoryChange]:
         """Apply the next record of the log. Yield the messages that the record adds or repeats."""
         if isinstance(record.get("$rewindTo"), str):
             self._rewind(record["$rewindTo"])
@@ -242,7 +242,7 @@ class Memory:
 
     def _say(self, record: Record) -> Iterator[MemoryChange]:
         identity, known = record["id"], record["id"] in self._signs
-        before, self._signs[identity] = self._signs.get(identity, _NOTE), sign_of(record)
+        before, self._signs[identity] = self._signs.get(identity, _NOTE), signature_of(record)
         is_note = self._signs[identity] == _NOTE
         self.reordered |= (known and is_note != (before == _NOTE)) or identity in self._past
         if not is_note:
@@ -258,7 +258,7 @@ class Memory:
 
     def _list(self, messages: list[Record]) -> Iterator[MemoryChange]:
         self.reordered = True
-        listed = {one["id"]: sign_of(one) for one in messages}
+        listed = {one["id"]: signature_of(one) for one in messages}
         lost = {one: sign for one, sign in self._signs.items() if sign not in ("", _NOTE) and one not in listed}
         renamed = _renamed({one: sign for one, sign in listed.items() if one not in self._signs}, lost)
         for before in renamed.values():
@@ -280,8 +280,8 @@ class Memory:
             yield MemoryChange(identity, message, "summary" if behind and not again else "listed", again)
 
 
-def sign_of(record: Record) -> str:
-    """Return a hash of a message's text and calls, the same if Gemini CLI writes it again with another id.
+def signature_of(record: Record) -> str:
+    """Return a hash of a message's text and calls, which stays the same if Gemini CLI gives the message another id.
 
     Return "-" for a note that the model is never sent, and "" for a message without a text, call or result.
     """
@@ -299,7 +299,7 @@ def sign_of(record: Record) -> str:
 
 
 def _renamed(new: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Return new ids, mapped to the ids of `lost` messages with an equal signature, the last ones first."""
+    """Map new ids to the ids of `lost` messages with the same signature. Of equal messages, the last ones match."""
     of_sign: dict[str, list[str]] = defaultdict(list)
     for one, sign in lost.items():
         of_sign[sign].append(one)
@@ -307,7 +307,7 @@ def _renamed(new: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
 
 
 def _stands_for_others(message: Record) -> bool:
-    return message.get("type") == "user" and bool(sign_of(message)) and not answers_in(message)
+    return message.get("type") == "user" and bool(signature_of(message)) and not answers_in(message)
 
 
 def _messages(listed: Iterable[object]) -> list[Record]:

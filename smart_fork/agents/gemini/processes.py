@@ -70,10 +70,10 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCaller(CallerIdentity):
-    """Finds the session of Gemini CLI that made a tool call, which Gemini CLI does not tell.
+    """Finds the session of Gemini CLI that made a tool call. Gemini CLI does not send its id.
 
-    The process that started the server is looked at: the session is the one that its command line resumes, or one that
-    began after it. Of several, it is the one written last, since a prompt was just added to it.
+    It is the session that the command line of the server's parent process resumes. If there is none, it is one that
+    began after this process: the one written last, since a prompt was just added to it.
     """
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -105,7 +105,7 @@ class GeminiProcesses(AgentProcesses):
         The session of a process is the last one that began in the process's directory after the process started. If
         several processes run there, a process may also have the session that began just after its start.
         """
-        here = self._at(log, processes) if log else {}
+        here = self._running_beside(log, processes) if log else {}
         starts = {path: seconds_in(start_of(path)) for path in newest_logs(log.parent, _LOGS)} if log and here else {}
         begun: dict[int, list[tuple[float, str]]] = {pid: [] for pid in here}
         for path, began in starts.items():
@@ -119,11 +119,11 @@ class GeminiProcesses(AgentProcesses):
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
         """Return a sentence about a Gemini CLI process in the log's directory, which may have it open; else empty."""
-        found = next(iter(self._at(log, processes)), None)
+        found = next(iter(self._running_beside(log, processes)), None)
         return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
 
-    def _at(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
-        """Return the processes in the working directory of `log`, less those that only started a second process."""
+    def _running_beside(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
+        """Return the processes in the working directory of `log`, without those that only started a second process."""
         import psutil
 
         root, found = root_of(log.parent.parent), {}

@@ -1,4 +1,4 @@
-"""Gemini CLI's sessions, built from its records, and their sub-agents, families and live status.
+"""Reading of Gemini CLI's sessions: building them from records, sub-agents, families and live status.
 
 A session's turns are first the messages that a compression replaced by a summary, then the messages that Gemini CLI
 still remembers. Records have no directory, branch or version. The log's folder tells the directory, or else Gemini
@@ -47,7 +47,7 @@ from smart_fork.agents.gemini.messages import (
     result_of,
     results_in,
     said_in,
-    sign_of,
+    signature_of,
     typed_in,
 )
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
@@ -61,23 +61,23 @@ _WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re
 _WHOLE = ".json"
 
 
-class KeptMessage(NamedTuple):
-    """A message of a log. `sums_up` is true if it is the summary that a compression wrote."""
+class LoggedMessage(NamedTuple):
+    """A message in a log. `sums_up` is True for the summary that a compression wrote."""
 
     record: Record
     sums_up: bool
 
     @classmethod
-    def of(cls, told: MemoryChange, before: Mapping[str, KeptMessage]) -> Self:
-        """Return the message in a change. It sums up if it is a compression's summary, or repeats one in `before`."""
+    def of(cls, told: MemoryChange, before: Mapping[str, LoggedMessage]) -> Self:
+        """Return the message of a change. It sums up if the change says so, or if it repeats a summary in `before`."""
         old = before.get(told.again) if told.again else None
         summary = told.way == "summary" and told.record.get("type") == "user"
         return cls(told.record, (old is not None and old.sums_up) or summary)
 
 
-def plain(record: Record, known: set[str]) -> Record | None:
-    """Return a message for a copy; `None` for other records, and for results that their calls in `known` have too."""
-    if not sign_of(record):
+def for_copy(record: Record, known: set[str]) -> Record | None:
+    """Return `record` if a copy needs it: a message, except for results that are also in their calls (ids `known`)."""
+    if not signature_of(record):
         return None
     answers = answers_in(record)
     if answers and all(str(answer.get("id") or "") in known for answer in answers):
@@ -86,7 +86,7 @@ def plain(record: Record, known: set[str]) -> Record | None:
 
 
 def given_back(messages: Iterable[Record]) -> set[str]:
-    """Return the ids of the tool calls in `messages` that contain their result."""
+    """Return the ids of the calls in `messages` that have a result."""
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
 
@@ -105,15 +105,15 @@ class GeminiFold(record_reader.LineFold):
     def begin(self, turns: list[Turn]) -> None:
         self._memory = Memory(self.facts.pop("memory", None))
         self._turns = {turn.id: turn for turn in turns}
-        self._kept = dict[str, KeptMessage]()
+        self._kept = dict[str, LoggedMessage]()
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of the turns' records. A result in a call and in a message is counted once."""
+        """Return the sizes of the turns' records. A result that a call and a message have is counted once."""
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
             return ()
         known = given_back(one.record for one in kept)
-        said = ((one, plain(one.record, known)) for one in kept)
+        said = ((one, for_copy(one.record, known)) for one in kept)
         return tuple(
             (number, RecordSize(CODEC.size(one), CODEC.size(CODEC.short(one)), kept.sums_up) if one else RecordSize())
             for number, (kept, one) in enumerate(said)
@@ -127,9 +127,9 @@ class GeminiFold(record_reader.LineFold):
         self.note(record)
         before = self._memory.compactions
         self._memory.reordered = False
-        for told in self._memory.take(record):
+        for told in self._memory.apply(record):
             if self.sizes is not None:
-                self._kept[told.id] = KeptMessage.of(told, self._kept)
+                self._kept[told.id] = LoggedMessage.of(told, self._kept)
             self._turns[told.id] = self.said(self._turn(told, line.raw if self.keep_raw else b""))
         self.facts["compactions"] = self.facts.get("compactions", 0) + self._memory.compactions - before
         if self._memory.reordered:
@@ -139,8 +139,7 @@ class GeminiFold(record_reader.LineFold):
     def note(self, record: Record) -> None:
         """Note the session's facts (name, parent, times, interruption) in a record."""
         facts = self.facts
-        changes = record.get("$set")
-        for said in (record, changes) if isinstance(changes, dict) else (record,):
+        for said in (record, dict_in(record.get("$set"))):
             if isinstance(summary := said.get("summary"), str) and summary.strip():
                 facts["summary"] = masked_name(summary)
         if isinstance(record.get("sessionId"), str) and "hash" not in facts:
@@ -208,17 +207,8 @@ class GeminiFold(record_reader.LineFold):
             calls, results = self._calls(record, before)
             self.note_model(record.get("model"))
             said, loaded = strip_recall(text), loaded_after(record)
-            return turn_of(
-                identity,
-                None,
-                "assistant",
-                moment,
-                said,
-                tool_calls=calls,
-                tool_results=results,
-                raw=raw,
-                loaded=loaded,
-            )
+            done: dict[str, Any] = {"tool_calls": calls, "tool_results": results}
+            return turn_of(identity, None, "assistant", moment, said, raw=raw, loaded=loaded, **done)
         if before and told.way == "listed":  # what was said, whatever has become of it
             return replace(before, id=identity, raw=raw)
         return self._heard(identity, record, moment, raw)
@@ -294,7 +284,7 @@ def is_copy(path: Path) -> bool:
     return found.is_copy()
 
 
-def lines_of(path: Path, *, whole: bool = False) -> Iterable[Record]:
+def log_records(path: Path, *, whole: bool = False) -> Iterable[Record]:
     """Return the records of a log in order. Very long texts are shortened, unless they are read `whole`.
 
     Raises:
@@ -322,7 +312,7 @@ class GeminiSubAgents(SubAgents):
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
         logs = _logs(session) if answers else {}
-        return {call: name for raw in answers for call, name in named_in(raw) if name in logs}
+        return {call: name for raw in answers for call, name in started_agents(raw) if name in logs}
 
     def read(self, session: Session, name: str) -> Session | None:
         if (log := _logs(session).get(name)) is None:
@@ -341,8 +331,8 @@ def _logs(session: Session) -> Mapping[str, Path]:
     return {file.path.stem: file.path for file in regular_files(folder, "gemini")}
 
 
-def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield each tool call in a raw record that began a sub-agent: the call's id and the sub-agent's name."""
+def started_agents(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Yield each tool call in a raw record that started a sub-agent: the call's id and the sub-agent's name."""
     for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
         if isinstance(name := call.get("agentId"), str):
             yield str(call.get("id") or ""), name
@@ -353,16 +343,16 @@ class GeminiAncestry(Ancestry):
 
     def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()
-        for record in islice(lines_of(kin.path), HEAD_RECORDS):
+        for record in islice(log_records(kin.path), HEAD_RECORDS):
             _note(kin, record)
-            if (said := next((told.id for told in memory.take(record) if _is_said(told.record)), None)) is not None:
+            if (said := next((told.id for told in memory.apply(record) if _is_said(told.record)), None)) is not None:
                 kin.first = CopiedMessage(said, kin.recorded)
                 return True
         return False
 
     def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
         memory = Memory()
-        told = (one for record in lines_of(kin.path) for one in memory.take(record))
+        told = (one for record in log_records(kin.path) for one in memory.apply(record))
         return [
             CopiedMessage(one, kin.recorded) for one in dict.fromkeys(one.id for one in told if _is_said(one.record))
         ]
@@ -382,7 +372,7 @@ def _note(kin: FamilyLog, record: Record) -> None:
 
 
 def _is_said(record: Record) -> bool:
-    return bool(sign_of(record)) and not answers_in(record)
+    return bool(signature_of(record)) and not answers_in(record)
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:

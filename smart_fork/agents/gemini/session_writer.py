@@ -1,4 +1,4 @@
-"""Copies of Gemini CLI's sessions, and the conversion of its messages for sharing.
+"""Writing of Gemini CLI's sessions: copies for forks, and conversion of its messages for sharing.
 
 A copy has a header and messages under their own ids, in a file named after the whole new id. Gemini CLI's description
 of the workspace is left out, since the process that resumes the copy adds its own. A tool's result is copied once, in
@@ -21,10 +21,10 @@ from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
-from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
+from smart_fork.agents.gemini.home import CHATS, digest, project_for, write_root
 from smart_fork.agents.gemini.log_files import new_name
-from smart_fork.agents.gemini.messages import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, sign_of
-from smart_fork.agents.gemini.session_reader import KeptMessage, given_back, lines_of, plain
+from smart_fork.agents.gemini.messages import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, signature_of
+from smart_fork.agents.gemini.session_reader import LoggedMessage, for_copy, given_back, log_records
 from smart_fork.agents.record_conversion import (
     SHARED,
     Identity,
@@ -39,7 +39,7 @@ from smart_fork.errors import ForkRefused
 
 
 class Replay:
-    """The messages that Gemini CLI would load now from a log, and those that it had before each compression."""
+    """The messages that Gemini CLI loads from a log, and those that it loaded before each compression."""
 
     def __init__(self, log: Path) -> None:
         """Read all records of `log`.
@@ -47,14 +47,14 @@ class Replay:
         Raises:
             NotFound: The log no longer exists.
         """
-        memory, kept = Memory(), dict[str, KeptMessage]()
+        memory, kept = Memory(), dict[str, LoggedMessage]()
         #: The remembered messages before each compression, and now.
-        self._states: list[dict[str, KeptMessage]] = []
+        self._states: list[dict[str, LoggedMessage]] = []
         with read_again(log):
-            for record in lines_of(log, whole=True):
+            for record in log_records(log, whole=True):
                 before = {one: kept[one] for one in memory.now} if "$set" in record else {}
                 compressions = memory.compactions
-                kept |= {one.id: KeptMessage.of(one, kept) for one in memory.take(record)}
+                kept |= {one.id: LoggedMessage.of(one, kept) for one in memory.apply(record)}
                 if memory.compactions > compressions:
                     self._states.append(before)
         self._states.append({one: kept[one] for one in memory.now})
@@ -63,7 +63,7 @@ class Replay:
         self.given_back = given_back(one.record for one in self.all.values())
 
     def up_to(self, identity: str) -> list[Record]:
-        """Return the messages that Gemini CLI remembered up to this one, inclusive; empty if it is unknown."""
+        """Return the messages up to the one with this id, as Gemini CLI had them then; empty if the id is unknown."""
         for messages in reversed(self._states):
             if identity in messages:
                 names = list(messages)
@@ -77,7 +77,7 @@ class GeminiCopy(Copy):
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """Write the copy's directory into ``.project_root`` of its folder, unless that names one already."""
         if self._new.cwd is not None:
-            created += claim(target.parent.parent, self._new.cwd)
+            created += write_root(target.parent.parent, self._new.cwd)
         return []
 
     def header(self) -> Iterator[bytes]:
@@ -92,15 +92,15 @@ class GeminiCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Return the messages that Gemini CLI remembered when turn `end` was written."""
+        """Return the messages that Gemini CLI would have loaded when turn `end` was the last one."""
         messages = Replay(self._source.source_path).up_to(self._source.turns[end].id)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
         known = given_back(messages)
-        return ((b"", kept) for message in messages if (kept := plain(message, known)))
+        return ((b"", kept) for message in messages if (kept := for_copy(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a message as a line; in an excerpt without token counts, which would be wrong."""
+        """Yield a message as a line. An excerpt has no token counts, since they would be wrong."""
         gone = ("tokens",) if self._excerpt else ()
         yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
 
@@ -127,7 +127,7 @@ class GeminiCopier(Copier):
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         replay = Replay(session.source_path)
         for identity, kept in replay.all.items():
-            if identity in places and (record := plain(kept.record, replay.given_back)):
+            if identity in places and (record := for_copy(kept.record, replay.given_back)):
                 yield self.sized(places[identity], (b"", record), sums_up=kept.sums_up)
 
 
@@ -152,9 +152,8 @@ class GeminiConverter(GeminiCodec, PartConverter):
     free = frozenset({"args", "result", "response", "resultDisplay"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        said = _SharedLog(session)
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
-        return said.records(wanted)
+        return _SharedLog(session).records(wanted)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         for number, record in enumerate(records):
@@ -191,7 +190,7 @@ class GeminiConverter(GeminiCodec, PartConverter):
             yield from self.decode(message).calls
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        return _each(record, lambda message: _withheld(message, ids, mark)) or record
+        return _with_changed(record, lambda message: _withheld(message, ids, mark)) or record
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         def without(message: Record) -> Record:
@@ -202,7 +201,7 @@ class GeminiConverter(GeminiCodec, PartConverter):
                 new["content"] = [part for part in dicts_in(content) if not (self._is_thought(part) and of(part))]
             return new
 
-        return _each(record, without)
+        return _with_changed(record, without)
 
     def untied(self, record: Record) -> Record | None:
         """Return the record without signatures, which are valid for one account; `None` without messages."""
@@ -212,7 +211,7 @@ class GeminiConverter(GeminiCodec, PartConverter):
                 return message
             return message | {"content": [unsigned(part) for part in content if isinstance(part, dict)]}
 
-        return _each(record, without)
+        return _with_changed(record, without)
 
 
 class _SharedLog:
@@ -224,14 +223,14 @@ class _SharedLog:
         self._became: dict[str, str] = {}
         memory = Memory()
         with read_again(session.source_path):
-            for record in lines_of(session.source_path):
+            for record in log_records(session.source_path):
                 self._take(memory, record)
         self._left = {*memory.past, *memory.now}
         self._given_back = given_back(message for event in self._events for message in _messages(event))
 
     def _take(self, memory: Memory, record: Record) -> None:
         before = memory.compactions
-        told = [one for one in memory.take(record) if sign_of(one.record) and not is_context(one.record)]
+        told = [one for one in memory.apply(record) if signature_of(one.record) and not is_context(one.record)]
         renamed = {one.again: one.id for one in told if one.again and one.again != one.id}
         if "id" not in record and (renamed or memory.compactions > before):
             self._became |= renamed
@@ -250,7 +249,7 @@ class _SharedLog:
         last = max((place for one, place in self._places.items() if one in wanted), default=-1)
         for event in self._events[: last + 1]:
             if "$set" not in event:
-                if self._stays(event["id"]) and plain(event, self._given_back):
+                if self._stays(event["id"]) and for_copy(event, self._given_back):
                     yield event
             elif left := [one for one in event["$set"]["messages"] if self._stays(one["id"])]:
                 yield {"$set": {"messages": left}}
@@ -277,13 +276,13 @@ def _messages(record: Record) -> list[Record]:
     return dicts_in(dict_in(record["$set"]).get("messages"))
 
 
-def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """Return a record with `change` applied to each of its messages: itself if nothing changed, `None` without any."""
+def _with_changed(record: Record, change: Callable[[Record], Record]) -> Record | None:
+    """Return a record with `change` applied to its messages: itself if nothing changed, `None` if none is left."""
     old = _messages(record)
     new = [change(message) for message in old]
     if new == old:
         return record
-    new = [message for message in new if sign_of(message)]
+    new = [message for message in new if signature_of(message)]
     if "$set" in record:
         return {"$set": {"messages": new}} if new else None
     return new[0] if new else None
@@ -299,7 +298,7 @@ def _sent(message: Record) -> Record | None:
     for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
         if name in kept:
             kept[name] = [only(one, names) for one in dicts_in(kept[name])]
-    return kept if sign_of(kept) else None
+    return kept if signature_of(kept) else None
 
 
 def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:

@@ -1,4 +1,4 @@
-"""The agent OpenCode, seen in version 1.18 (fixtures: ``tests/fixtures/opencode``): one SQLite database."""
+"""The agent OpenCode (see `Agent`): one SQLite database. Seen in version 1.18 (``tests/fixtures/opencode``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settings_folder() -> Path:
 
 
 class OpenCode(Agent):
-    """The description of the agent OpenCode (see `Agent`)."""
+    """The description of OpenCode."""
 
     name = "opencode"
     seen = "1.18.33"

@@ -1,8 +1,8 @@
-"""The conversion of OpenCode's messages for sharing, and documents for ``opencode import``.
+"""Conversion of OpenCode's messages for sharing, and documents for ``opencode import``.
 
 Ids are not shared: a session gets new ids when it is written, in the order of the messages. The name of the model in a
-person's message is not shared either. OpenCode would continue with that model, which another machine may not have, so a
-copy gets a model of its own machine (see `usual_model`).
+person's message is not shared either. OpenCode would continue with that model, which another machine may not have, so
+the written session gets a model of its machine (see `usual_model`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
-from smart_fork.agents.opencode.session_reader import LEFT_OUT, OpenCodeCodec, conversation, written
+from smart_fork.agents.opencode.session_reader import LEFT_OUT, OpenCodeCodec, conversation, document_at
 from smart_fork.agents.record_conversion import (
     Converter,
     HomePlace,
@@ -129,7 +129,7 @@ class OpenCodeConverter(OpenCodeCodec, Converter):
         return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
-        """Return the image in a message's part; of a result with several, the first with the size of all."""
+        """Return the image in a part. For a result with several, it has the first one's kind and the size of all."""
         if pictures := dicts_in(value.get("attachments")):
             size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
             rest = {name: one for name, one in value.items() if name != "attachments"}
@@ -143,7 +143,7 @@ class OpenCodeConverter(OpenCodeCodec, Converter):
         return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record:
-        """Return a message with `change` applied to its parts; without parts it stays, to keep others' numbers."""
+        """Return a message with `change` applied to its parts. An empty message stays: others keep their numbers."""
         old = dicts_in(record.get("parts"))
         new = [one for part in old if (one := change(part)) is not None]
         return record if new == old else record | {"parts": new}
@@ -153,9 +153,8 @@ class OpenCodeConverter(OpenCodeCodec, Converter):
 
         def without(part: Record) -> Record:
             ours = only(dict_in(part.get("metadata")), (LEFT_OUT,))
-            return {name: one for name, one in part.items() if name != "metadata"} | (
-                {"metadata": ours} if ours else {}
-            )
+            rest = {name: one for name, one in part.items() if name != "metadata"}
+            return rest | ({"metadata": ours} if ours else {})
 
         return self.changed(record, without)
 
@@ -167,11 +166,11 @@ def document_of(session: Session) -> Record:
         NotFound: The session no longer exists.
     """
     with read_again(session.source_path):
-        return written(session.source_path, whole=True)
+        return document_at(session.source_path, whole=True)
 
 
 def _part(part: Record) -> Record | None:
-    """Return a part's fields that may be shared; `None` if OpenCode inserted it, such as a file's content."""
+    """Return a part's fields that may be shared; `None` if OpenCode itself inserted it, such as a file's content."""
     kind = text_in(part.get("type"))
     if kind not in _PARTS or part.get("synthetic") is True:
         return None

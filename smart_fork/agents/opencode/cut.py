@@ -29,7 +29,7 @@ from smart_fork.agents.cuts.model import FileVersion, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME
 from smart_fork.agents.opencode.database import has, opened
-from smart_fork.agents.opencode.session_reader import CODEC, begun_in, said_in, text_of, written
+from smart_fork.agents.opencode.session_reader import CODEC, document_at, message_hash, started_agents, text_of
 from smart_fork.errors import ForkRefused, NotFound
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
@@ -79,7 +79,7 @@ class OpenCodeCutter(Cutter):
             if position and turn.role != "user":
                 continue
             untitled = not position and gone and (not said.isdisjoint(turn.says) or (first and first.id in gone))
-            raw = rewritten(turn.raw, partial(_without_repetitions, next_of=next_of, untitled=bool(untitled)))
+            raw = rewritten(turn.raw, partial(_remove_repetitions, next_of=next_of, untitled=bool(untitled)))
             if gone and turn.id not in gone and raw != turn.raw:
                 found[position] = raw
         return found
@@ -104,16 +104,16 @@ class OpenCodeCutter(Cutter):
         return (line + b"\n" for line in lines_of(path)) if self.detect(path) else super().content(path)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """Return True if the session still has all lines of `before`. The first, about the session, may change."""
+        """Return True if the session still has the lines `before`. The first, about the session, may have changed."""
         if not self.detect(path):
             return super().begins_with(path, before)
         return set(b"".join(before).split(b"\n")[1:]) <= {*lines_of(path), b""}
 
     def replace(self, path: Path, pieces: Iterable[bytes], expected: FileVersion | None, disk: Disk = DISK) -> None:
-        if not self.detect(path):
+        if self.detect(path):
+            write(path, b"".join(pieces).split(b"\n"), expected)
+        else:
             super().replace(path, pieces, expected, disk)
-            return
-        write(path, b"".join(pieces).split(b"\n"), expected)
 
     def remove(self, path: Path) -> None:
         if self.detect(path):
@@ -129,7 +129,7 @@ class OpenCodeCutter(Cutter):
 def _lines_in_file(path: Path) -> Iterator[bytes]:
     """Yield the lines of a session in an exported file, which smart-fork never changes."""
     try:
-        found = written(path, whole=True)
+        found = document_at(path, whole=True)
     except FileNotFoundError as error:
         raise NotFound(f"No such transcript: {path}") from error
     yield orjson.dumps({"session": {"row": found["info"]}, "events": []})
@@ -140,7 +140,7 @@ def _lines_in_file(path: Path) -> Iterator[bytes]:
 def _turn(number: int, line: bytes) -> TranscriptTurn:
     record = orjson.loads(line)
     if "info" not in record:
-        return _of_session(number, line, record)
+        return _session_turn(number, line, record)
     info, parts = record["info"], dicts_in(record["parts"])
     identity, said, item = str(info["row"].get("id")), text_of(parts), CODEC.decode({"parts": parts})
     compacts = info.get("summary") is True or any(part.get("type") == "compaction" for part in parts)
@@ -151,18 +151,18 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
         said,
         item,
         prompt=role == "user" and bool(said) and not compacts,
-        says=(f"agent:{name}" for _, name in begun_in(parts)),
+        says=(f"agent:{name}" for _, name in started_agents(parts)),
         parent_id=info["parentID"] if isinstance(info.get("parentID"), str) else None,
         timestamp=utc(dict_in(info.get("time")).get("created")),
         kept=line,
         meta={"compacts": True} if compacts else {},
-        key=said_in(info, parts),
+        key=message_hash(info, parts),
     )
     return replace(turn, tool_calls=(), tool_results=())  # they are one part: nothing has to go together
 
 
-def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
-    """Return the turn for a line about a session: the session itself, or a sub-agent's, removed with its call."""
+def _session_turn(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
+    """Return the turn for a line about a session. A sub-agent's session is removed with the call that started it."""
     row = record["session"]["row"]
     shown = preview(text_in(row.get("title")))
     if number > 1:
@@ -177,7 +177,7 @@ def _with_parent(record: dict[str, Any], asked: str) -> bool:
     return True
 
 
-def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
+def _remove_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
     """Remove summaries of file changes, events, and if `untitled` the title. Return True if the record changed.
 
     A revert to a removed message then names the message after it, from `next_of`.
@@ -341,14 +341,14 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
     ]
     left = [one for some in parts.values() for one in some]
     rest = [one for some in events.values() for one in some]
-    more = {name: rows for name in _others(db) if (rows := _table(db, name, "session_id", key))}
+    more = {name: rows for name in _session_tables(db) if (rows := _table(db, name, "session_id", key))}
     below = [row[0] for row in db.execute("SELECT id FROM session WHERE parent_id = ? ORDER BY id", (key,))]
     agents = [one for name in below if depth < _DEPTH and (one := _session(db, str(name), depth + 1))]
     return {"session": row, "more": more, "loose": left, "events": rest, "messages": messages, "agents": agents}
 
 
-def _others(db: apsw.Connection) -> list[str]:
-    """Return the names of the further tables with a ``session_id`` column, whose rows belong to sessions too."""
+def _session_tables(db: apsw.Connection) -> list[str]:
+    """Return the names of the other tables with rows of sessions, by their column ``session_id``."""
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
     return [one for one in tables if one not in known and "session_id" in columns(db, one)]
@@ -363,7 +363,7 @@ def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Rec
 
 
 def _as_json(row: dict[str, Any]) -> Record:
-    """Return a row with its JSON text ``data`` decoded; also the text, if encoding gives other bytes.
+    """Return a row with the JSON text in ``data`` decoded. Keep the text too, if encoding would give another one.
 
     Raises:
         OSError: The row has a value that JSON cannot hold.
@@ -382,7 +382,7 @@ def _decoded(data: object) -> Record:
 
 
 def _message_of(event: Record) -> str:
-    """Return the id of the message that an event is about; empty for the session."""
+    """Return the id of the message that an event concerns; empty if it concerns the session."""
     named = (event.get("messageID"), dict_in(event.get("part")).get("messageID"), dict_in(event.get("info")).get("id"))
     return next((one for one in named if isinstance(one, str) and one.startswith("msg_")), "")
 

@@ -62,7 +62,7 @@ class Broken(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A session read from the database: its document, unreadable rows, and the ids of messages with shortened texts."""
+    """The content of a session: its document, its unreadable rows, and the ids of messages with shortened texts."""
 
     document: Record | None
     broken: Sequence[Broken] = ()
@@ -79,7 +79,7 @@ def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
 
 
 def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
-    """Yield the id, estimated size and last change of each session, or of one, without sub-agents' sessions."""
+    """Yield the id, estimated size and last change of each session, or of the one called `key`, without sub-agents."""
     if key and not KEY.fullmatch(key):
         return
     one = (" AND id = ?", (key,)) if key else ("", ())
@@ -94,7 +94,7 @@ def has(db: apsw.Connection, key: str) -> bool:
     return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
 
 
-def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False) -> Source:
+def read_session(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False) -> Source:
     """Return a session with at most `most` messages (-1: all). Very long texts are shortened unless `whole`."""
     info = _info(db, key) if KEY.fullmatch(key) else None
     if info is None:
@@ -103,7 +103,7 @@ def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
     messages: list[Record] = []
     rows = db.execute(_MESSAGES, (key, most))
     for number, (identity, data, row) in enumerate(rows, start=1):
-        value, reason = decoded(data or _long(db, "message", row, whole=whole))
+        value, reason = decoded(data or _large_data(db, "message", row, whole=whole))
         if value is None:
             broken.append(Broken(number, reason))
             continue
@@ -112,7 +112,7 @@ def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
         abridged |= set() if data else {known["id"]}
         for part, spelled, at in db.execute(_PARTS, (identity,)):
             abridged |= set() if spelled else {known["id"]}
-            one, reason = decoded(spelled or _long(db, "part", at, whole=whole))
+            one, reason = decoded(spelled or _large_data(db, "part", at, whole=whole))
             if one is None:
                 broken.append(Broken(number, reason))
             else:
@@ -121,8 +121,8 @@ def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
     return Source({"info": info, "messages": messages}, broken, abridged)
 
 
-def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
-    """Return the ``data`` column of a large row, shortened unless `whole`; `None` for neither text nor bytes."""
+def _large_data(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
+    """Return the column ``data`` of a large row, shortened unless `whole`; `None` if it is a number or NULL."""
     try:
         with closing(db.blob_open("main", table, "data", row, writeable=False)) as blob:
             return blob.read() if whole else abridged(iter(partial(blob.read, _PIECE), b""))
@@ -169,8 +169,8 @@ def _number(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 43 else 0
 
 
-def in_file(data: bytes) -> Source:
-    """Return the session in the bytes of an exported file: of ``opencode export``, or a copy that smart-fork keeps."""
+def session_in_file(data: bytes) -> Source:
+    """Return the session in the bytes of an exported file, by ``opencode export`` or by smart-fork."""
     value, reason = decoded(data)
     if value is None:
         return Source(None, [Broken(1, reason)])

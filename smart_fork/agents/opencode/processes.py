@@ -23,7 +23,7 @@ from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote
 from smart_fork.agents.ancestry import SessionBeginning, WorkerSessions
 from smart_fork.agents.opencode.database import opened
-from smart_fork.agents.opencode.session_reader import conversation, text_of, written
+from smart_fork.agents.opencode.session_reader import conversation, document_at, text_of
 from smart_fork.agents.screen import Question, Screen, words
 from smart_fork.agents.start_command import CommandLine, Delivery, LaunchRequest, Staging, Starter
 from smart_fork.display_text import printable
@@ -81,9 +81,7 @@ class OpenCodeStarter(Starter):
 
     def line(self, request: LaunchRequest) -> CommandLine:
         """Return the command for a request. A fork resumes the session that smart-fork has imported before."""
-        session_id = None if request.form == "new" else request.session_id
-        if request.form == "fork":
-            session_id = request.new_session_id
+        session_id = {"new": None, "resume": request.session_id, "fork": request.new_session_id}[request.form]
         goes_on = ("-s", session_id) if session_id else ()
         unasked = ("--auto",) if request.skip_permissions else ()
         staging: Staging = "branch" if request.form == "fork" else "nothing"
@@ -132,7 +130,7 @@ _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE pare
 
 
 def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
-    """Return a session's directory and last change in Unix seconds; `None` if another there changed later."""
+    """Return a session's directory and last change in Unix seconds; `None` unless it is the newest in its directory."""
     try:
         with opened(database) as db:
             one, directory, moment = db.execute(_NEWEST, (session_id,)).fetchone() or ("", "", 0.0)
@@ -149,7 +147,7 @@ class OpenCodeWorkerSessions(WorkerSessions):
 
     def beginning(self, log: Path) -> SessionBeginning | None:
         try:
-            info = written(log, 1)["info"]
+            info = document_at(log, 1)["info"]
         except OSError:
             return None
         created, cwd = info["time"]["created"], info.get("directory")
@@ -158,5 +156,5 @@ class OpenCodeWorkerSessions(WorkerSessions):
         return SessionBeginning(log.name, None, cwd, created / 1000)
 
     def was_asked(self, log: Path, prompt: str) -> bool:
-        said = conversation(written(log))
+        said = conversation(document_at(log))
         return any(info.get("role") == "user" and text_of(parts) == prompt.strip() for info, parts in said)

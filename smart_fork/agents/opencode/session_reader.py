@@ -1,4 +1,4 @@
-"""OpenCode's sessions: decoding of messages, building sessions, families, sub-agents and live status.
+"""Reading of OpenCode's sessions: decoding messages, building sessions, families, sub-agents and live status.
 
 A message has parts, and a call and its result are one part. OpenCode does not record a fork's parent, but a fork's
 copied messages keep their times. So sessions whose first messages have the same time and text are a family. The parent
@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from sys import intern
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -45,7 +45,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, CopiedMessage, FamilyLog, SubAgents
 from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
-from smart_fork.agents.opencode.database import KEY, Source, in_file, opened, stored
+from smart_fork.agents.opencode.database import KEY, Source, opened, read_session, session_in_file
 from smart_fork.agents.record_reader import Fold
 
 
@@ -182,11 +182,11 @@ def glance(path: Path) -> Session | None:
 
 def exported(path: Path) -> bytes:
     """Return a session as one line of JSON, in the form that ``opencode export`` prints."""
-    return orjson.dumps(written(path, whole=True), option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(document_at(path, whole=True), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
-    """Return a session as a document, with at most `most` messages (-1: all), shortened unless `whole`.
+def document_at(path: Path, most: int = -1, *, whole: bool = False) -> Record:
+    """Return the document of the session at `path`, with at most `most` messages (-1: all), shortened unless `whole`.
 
     Raises:
         OSError: The session cannot be read, or does not exist.
@@ -206,11 +206,11 @@ def of_document(path: Path, found: Record) -> Session | None:
 def _source(path: Path, most: int = -1, *, whole: bool = False) -> Source:
     if path.parent.is_file():
         with opened(path.parent) as db:
-            return stored(db, path.name, most, whole=whole)
+            return read_session(db, path.name, most, whole=whole)
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             raise OSError(f"larger than any session: {path}")
-        return in_file(file.read())
+        return session_in_file(file.read())
 
 
 def conversation(found: Record) -> Iterator[tuple[Record, list[Record]]]:
@@ -226,11 +226,8 @@ def conversation(found: Record) -> Iterator[tuple[Record, list[Record]]]:
         yield info, parts
 
 
-class _TimedMessage(NamedTuple):
-    id: str
-    moment: str
-    info: Record
-    parts: Sequence[Record]
+def _asks_to_compact(parts: Iterable[Record]) -> bool:
+    return any(part.get("type") == "compaction" for part in parts)
 
 
 def sums_up(info: Record) -> bool:
@@ -238,11 +235,11 @@ def sums_up(info: Record) -> bool:
     return info.get("summary") is True
 
 
-def _size_of(said: _TimedMessage) -> RecordSize:
-    if any(part.get("type") == "compaction" for part in said.parts):
+def _size_of(info: Record, parts: Sequence[Record]) -> RecordSize:
+    if _asks_to_compact(parts):
         return RecordSize()
-    record = {"parts": said.parts}
-    return RecordSize(CODEC.size(record), CODEC.size(CODEC.short(record)), sums_up(said.info))
+    record = {"parts": parts}
+    return RecordSize(CODEC.size(record), CODEC.size(CODEC.short(record)), sums_up(info))
 
 
 class OpenCodeFold(Fold):
@@ -257,13 +254,13 @@ class OpenCodeFold(Fold):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def __init__(self, path: Path, found: Record, *, keep_raw: bool, unmeasured: Collection[str] | None = None) -> None:
-        """Read the document `found`. If `unmeasured` is given, measure all messages but those."""
+        """Read the document `found`. Measure all messages except `unmeasured` (ids); none if this is `None`."""
         super().__init__(path, None, keep_raw=keep_raw)
         self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
         self._messages = list(conversation(found))
         when = dict_in(info.get("time"))
-        self.facts["version"], self.facts["root"] = text_in(info.get("version")), root_of(self._messages)
+        self.facts["version"], self.facts["root"] = text_in(info.get("version")), family_id(self._messages)
         self.facts["started"] = utc(when.get("created"))
         for one, parts in () if self.excluded() else self._messages:
             self._add(one, parts)
@@ -304,63 +301,61 @@ class OpenCodeFold(Fold):
         if not isinstance(identity, str) or not identity:
             return
         when = dict_in(info.get("time"))
-        begun, ended = utc(when.get("created")), utc(when.get("completed"))
-        self.facts["last"] = max(self.facts.get("last", ""), begun, ended)
+        self.facts["last"] = max(self.facts.get("last", ""), utc(when.get("created")), utc(when.get("completed")))
         for part in parts:
             self.count(part)
-        said = _TimedMessage(intern(identity), begun, info, parts)
         if self.sizes is not None and identity not in self._unmeasured:
-            self.sizes[said.id] = _size_of(said)
+            self.sizes[intern(identity)] = _size_of(info, parts)
         if info.get("role") == "user":
-            self._user(said)
+            self._user(info, parts)
         elif info.get("role") == "assistant":
-            self._assistant(said)
+            self._assistant(info, parts)
 
-    def _user(self, said: _TimedMessage) -> None:
-        if any(part.get("type") == "compaction" for part in said.parts):
+    def _user(self, info: Record, parts: Sequence[Record]) -> None:
+        if _asks_to_compact(parts):
             self.note_compaction()
-            self._make(said, "system", "")
+            self._make(info, parts, "system", "")
             return
-        text = strip_boilerplate(text_of(said.parts))
-        self._make(said, "user" if text else "system", text, prompt=bool(text))
+        text = strip_boilerplate(text_of(parts))
+        self._make(info, parts, "user" if text else "system", text, prompt=bool(text))
         if text:
             self.facts["interrupted"] = False
 
-    def _assistant(self, said: _TimedMessage) -> None:
-        if sums_up(said.info):  # of what was before it, which is sent no more
-            left = text_of(said.parts)
-            self._make(said, "system", "", loaded=estimate_tokens(left), summary=mask_once(left))
+    def _assistant(self, info: Record, parts: Sequence[Record]) -> None:
+        if sums_up(info):  # of what was before it, which is sent no more
+            left = text_of(parts)
+            self._make(info, parts, "system", "", loaded=estimate_tokens(left), summary=mask_once(left))
             return
-        item = CODEC.decode({"parts": said.parts})
+        item = CODEC.decode({"parts": parts})
         done = {"tool_calls": self.recorder.calls(item.calls), "tool_results": self.recorder.results(item.results)}
-        self.note_model(said.info.get("modelID"))
-        self.facts["interrupted"] = dict_in(said.info.get("error")).get("name") == ABORTED
-        text, loaded = strip_recall(item.text), loaded_after(said.info)
-        self._make(said, "assistant", text, loaded=loaded, **done)
+        self.note_model(info.get("modelID"))
+        self.facts["interrupted"] = dict_in(info.get("error")).get("name") == ABORTED
+        self._make(info, parts, "assistant", strip_recall(item.text), loaded=loaded_after(info), **done)
 
-    def _make(self, said: _TimedMessage, role: Role, text: str, **more: Any) -> None:
+    def _make(self, info: Record, parts: Sequence[Record], role: Role, text: str, **more: Any) -> None:
         before = self._turns[-1].id if self._turns else None
-        raw = orjson.dumps({"info": said.info, "parts": said.parts}) if self.keep_raw else b""
-        self._turns.append(turn_of(said.id, before, role, said.moment, text, raw=raw, **more))
+        raw = orjson.dumps({"info": info, "parts": parts}) if self.keep_raw else b""
+        moment = utc(dict_in(info.get("time")).get("created"))
+        self._turns.append(turn_of(intern(info["id"]), before, role, moment, text, raw=raw, **more))
 
 
-def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
-    """Return an id that a session and its forks share: a hash of the first prompt and its time, which forks copy.
+def family_id(messages: Sequence[tuple[Record, list[Record]]]) -> str:
+    """Return an id that a session shares with its forks: a hash of the first prompt and its time, which forks copy.
 
     A shortened copy without that prompt has the id in smart-fork's note.
     """
     info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
-    told = text_in(left_out(parts).get("root"))
-    return told or (f"opencode-{said_in(info, parts)}" if info else "")
+    told = text_in(note_in(parts).get("root"))
+    return told or (f"opencode-{message_hash(info, parts)}" if info else "")
 
 
-def left_out(parts: Sequence[Record]) -> Record:
-    """Return the source session and family in smart-fork's note about omitted messages; empty for other parts."""
+def note_in(parts: Sequence[Record]) -> Record:
+    """Return the source session and family in smart-fork's note about dropped messages; empty without such a note."""
     return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
-def said_in(info: Record, parts: Sequence[Record]) -> str:
-    """Return a hash of a message's author, time and text, which copies of the message in forks share."""
+def message_hash(info: Record, parts: Sequence[Record]) -> str:
+    """Return a hash of a message's author, time and text. A fork's copy of the message has the same."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
@@ -382,7 +377,7 @@ class OpenCodeSubAgents(SubAgents):
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
-        named = [pair for one in raw for pair in begun_in(dicts_in(orjson.loads(one).get("parts")))]
+        named = [pair for one in raw for pair in started_agents(dicts_in(orjson.loads(one).get("parts")))]
         return {call: name for call, name in named if _sub_agent(session, name, 0)}
 
     def read(self, session: Session, name: str) -> Session | None:
@@ -395,14 +390,14 @@ def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
     if not KEY.fullmatch(name):
         return None
     try:
-        found = written(session.source_path.with_name(name), most)
+        found = document_at(session.source_path.with_name(name), most)
     except OSError:
         return None
     return found if found["info"].get("parentID") == session.session_id else None
 
 
-def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Yield each tool call that began a sub-agent: the call's id, and the sub-agent's session id."""
+def started_agents(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
+    """Yield each tool call that started a sub-agent: the call's id, and the sub-agent's session id."""
     for part in parts:
         name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
         if part.get("type") == "tool" and isinstance(name, str):
@@ -413,16 +408,16 @@ class OpenCodeAncestry(Ancestry):
     """Finds the parents of OpenCode's sessions by the first messages that two logs share."""
 
     def begins(self, kin: FamilyLog) -> bool:
-        found = written(kin.path, 1)
+        found = document_at(kin.path, 1)
         kin.begun = utc(found["info"]["time"]["created"])
         if first := next(iter(found["messages"]), None):
-            kin.recorded = str(left_out(first["parts"]).get("sessionID") or "")
-            kin.first = CopiedMessage(said_in(first["info"], first["parts"]))
+            kin.recorded = str(note_in(first["parts"]).get("sessionID") or "")
+            kin.first = CopiedMessage(message_hash(first["info"], first["parts"]))
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
-        messages = written(kin.path)["messages"]
-        return [CopiedMessage(said_in(one["info"], one["parts"])) for one in messages if not left_out(one["parts"])]
+        messages = document_at(kin.path)["messages"]
+        return [CopiedMessage(message_hash(one["info"], one["parts"])) for one in messages if not note_in(one["parts"])]
 
     def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
         read = fork()
@@ -443,8 +438,8 @@ _GOES_ON = ("tool-calls", "unknown")
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the session's messages, with their end as the timestamp; if unfinished, their beginning."""
-    for info, parts in conversation(written(path)):
+    """Yield the session's messages. A message's timestamp is its end, or its beginning if it is unfinished."""
+    for info, parts in conversation(document_at(path)):
         when = dict_in(info.get("time"))
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}
 

@@ -1,4 +1,4 @@
-"""Copies of OpenCode's sessions: JSON documents with new ids, which ``opencode import`` writes into its database.
+"""Writing of copies of OpenCode's sessions: JSON documents with new ids, which ``opencode import`` reads.
 
 The import puts a session into the project and the directory in which the command runs. It overwrites nothing: a message
 whose id is already in the database stays unchanged. OpenCode sorts messages by time, and then by id.
@@ -23,7 +23,7 @@ from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened
 from smart_fork.agents.opencode.log_files import database
-from smart_fork.agents.opencode.session_reader import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
+from smart_fork.agents.opencode.session_reader import CODEC, LEFT_OUT, conversation, document_at, sums_up, text_of
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine
@@ -33,7 +33,7 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """Return the provider and model that OpenCode would use in `directory`, under its keys; `None` if unknown.
+    """Return the provider and model that OpenCode would use in `directory`, by their keys; `None` if unknown.
 
     They come from OpenCode's settings, else from the models chosen last, else from the newest messages.
     """
@@ -92,7 +92,7 @@ class OpenCodeCopy(Copy):
 
     def header(self) -> Iterator[bytes]:
         with read_again(self._source.source_path):
-            info = _info(written(self._source.source_path, 1), self._source, self._new)
+            info = _info(document_at(self._source.source_path, 1), self._source, self._new)
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
     def up_to(self, end: int) -> Iterator[Entry]:
@@ -120,7 +120,7 @@ class OpenCodeCopy(Copy):
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """Yield a message of smart-fork's own that comes before `before` and names the source session and family."""
+        """Yield smart-fork's note as a message before `before`; it names the source session and its family."""
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
         info = {
@@ -148,16 +148,16 @@ class OpenCodeCopier(Copier):
         return database() / new.id
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """Return a copy of `records`, the lines of a session that a cut has left, one message each (see `cut`)."""
+        """Return a copy of `records`: the lines of a session that a cut has left, one message each."""
         lines = (
-            {"info": _plainly(one["info"]), "parts": [_plainly(part) for part in one["parts"] if "type" in part]}
+            {"info": _rowless(one["info"]), "parts": [_rowless(part) for part in one["parts"] if "type" in part]}
             for _, one in records
             if "info" in one
         )
         return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the messages sent to the model, with their turns, without requests to compact, which have no text."""
+        """Yield the messages sent to the model, with their turns. Requests to compact have no text and are left out."""
         missing = {turn.id: number for number, turn in enumerate(session.turns)}
         for info, parts in conversation(document_of(session)):
             number = missing.pop(str(info.get("id")), None)
@@ -170,7 +170,7 @@ class OpenCodeCopier(Copier):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> CopiedFiles:
-        """Run ``opencode import`` to write the copy into OpenCode's database. Call `last` just before.
+        """Have ``opencode import`` write the copy into OpenCode's database. Call `last` just before it runs.
 
         Raises:
             ForkRefused: A session with the new id already exists.
@@ -187,7 +187,7 @@ class OpenCodeCopier(Copier):
             done = machine.processes.run(
                 [Program.find(self.agent, machine.env), "import", str(file)],
                 cwd=new.cwd,
-                env=_plain(machine.env) | ({"PWD": str(new.cwd)} if new.cwd else {}),
+                env=_environment(machine.env) | ({"PWD": str(new.cwd)} if new.cwd else {}),
                 timeout=SECONDS,
             )
         if not done.ok or not reader.locate(new.id):
@@ -196,7 +196,7 @@ class OpenCodeCopier(Copier):
 
 
 class _NewIds:
-    """New ids of a copy's messages and parts, with a growing number where OpenCode's own ids have the time."""
+    """The new ids of a copy's messages and parts. A growing number in them replaces the time in OpenCode's own ids."""
 
     def __init__(self, new: NewSession) -> None:
         self._session, self._directory = new.id, new.cwd
@@ -237,7 +237,7 @@ class _NewIds:
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a message or a part, with copies' ids instead of copied messages' ids."""
+        """Return the fields of a message or a part. References to copied messages name the copies."""
         return {
             name: self._messages.get(one, one) if name.endswith(("ID", "_id")) and isinstance(one, str) else one
             for name, one in value.items()
@@ -248,8 +248,8 @@ class _NewIds:
         return numbered_id(kind, self._count, f"{self._session} {self._count}")
 
 
-def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or part of a cut's line in the form of OpenCode's document, without the database row."""
+def _rowless(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message or part of a cut's line as OpenCode's document has it: without its database row."""
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
 
 
@@ -258,7 +258,7 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the field ``info`` of the copy's document: the source's, with an own id, title and times."""
+    """Return the document's field ``info`` for the copy: the source's, with the copy's id, title and times."""
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}
@@ -272,7 +272,7 @@ def _moment(info: Mapping[str, Any]) -> int:
 
 
 def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, Any]:
-    """Return an answer or a step with the copy's token counts, if it has any: `loaded` in the context, `own` new."""
+    """Return an answer or a step with the copy's token counts, if it has counts: `own` for itself, `loaded` in all."""
     tokens = value.get("tokens")
     if not isinstance(tokens, dict) or not any(isinstance(one, int) and one for one in tokens.values()):
         return value
@@ -281,8 +281,8 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
     return {**value, "tokens": {name: now[name] for name in tokens if name in now}}
 
 
-def _plain(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables by which programs know that OpenCode started them."""
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` for running OpenCode, without the variables by which OpenCode marks programs that it started."""
     own = {name: value for name, value in env.items() if name not in ("OPENCODE", "OPENCODE_PID")}
     return own | HOME.environment()
 
@@ -290,4 +290,4 @@ def _plain(env: Mapping[str, str]) -> dict[str, str]:
 def _forget(session_id: str, machine: Machine) -> None:
     """Delete an unused copy with OpenCode's own command."""
     program = Program.find("opencode", machine.env)
-    machine.processes.run([program, "session", "delete", session_id], env=_plain(machine.env), timeout=SECONDS)
+    machine.processes.run([program, "session", "delete", session_id], env=_environment(machine.env), timeout=SECONDS)

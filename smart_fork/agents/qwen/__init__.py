@@ -12,7 +12,7 @@ SESSION = "QWEN_CODE_SESSION_ID"
 
 
 class Qwen(Agent):
-    """The description of the agent Qwen Code (see `Agent`)."""
+    """The description of Qwen Code."""
 
     name = "qwen"
     window = 262_144

@@ -1,4 +1,4 @@
-"""Qwen Code's records: decoding them, building sessions from them, sub-agents, families and live status.
+"""Reading of Qwen Code's sessions: decoding records, building sessions, sub-agents, families and live status.
 
 Messages have the form of Gemini CLI, of which Qwen Code is a fork: ``parts``, each a text, a thought, a call or a
 result. ``parentUuid`` links the records to a chain. Records of type ``system`` are links without conversation, also if
@@ -27,7 +27,7 @@ from indexer.transcripts.texts import (
     strip_recall,
 )
 from indexer.values import dict_in, dicts_in, list_in
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, log_tail
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry, origin_by_workers
 from smart_fork.agents.codec import (
     MessageCodec,
@@ -38,17 +38,6 @@ from smart_fork.agents.codec import (
     patch_shown,
     shortened,
     texts_of,
-)
-from smart_fork.agents.log_tail import (
-    NO_CALL,
-    AnswerTokens,
-    Calls,
-    OpenCall,
-    RecordSign,
-    Steps,
-    Tail,
-    answer_tokens,
-    notified,
 )
 from smart_fork.agents.qwen.log_files import agents_of, project_of, slug
 from smart_fork.agents.tree import Tree
@@ -63,7 +52,7 @@ SAID = ("user", "assistant", "tool_result")
 
 
 class QwenAnswers(PersonAnswers):
-    """The parser of a person's answers to Qwen Code's questions, each after the heading of its question."""
+    """The parser of a person's answers to Qwen Code's questions. Each answer follows its question's heading."""
 
     asking = late(r"(?i)ask_?user_?question")
     under_headings = "User has provided the following answers:"
@@ -110,7 +99,7 @@ class QwenCodec(MessageCodec):
         return record.get("subtype") == "chat_compression"
 
     def size(self, record: Record) -> int:
-        return len(left_by_compaction(record)) if self.sums_up(record) else characters(record.get("message"))
+        return len(summary_in(record)) if self.sums_up(record) else characters(record.get("message"))
 
     def short_part(self, part: Record) -> Record:
         if not isinstance(part.get("functionResponse"), dict):
@@ -119,8 +108,8 @@ class QwenCodec(MessageCodec):
         return made
 
 
-def left_by_compaction(record: Record) -> str:
-    """Return the summary in the record of a compaction: the first message of the history that it holds."""
+def summary_in(record: Record) -> str:
+    """Return the summary in a compaction's record: the first message in its history; empty without one."""
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
 
@@ -167,14 +156,11 @@ class QwenTree(Tree):
         return record.get("subtype") == "custom_title"
 
     def note_title(self, record: Record) -> None:
-        given = record.get("systemPayload")
-        if record.get("subtype") != "custom_title" or not isinstance(given, dict):
-            return
-        title, facts = given.get("customTitle"), self.facts
-        if isinstance(title, str):
+        given = dict_in(record.get("systemPayload")) if self.is_name(record) else {}
+        if isinstance(title := given.get("customTitle"), str):
             name = masked_name(title.strip())
-            facts["ai_title" if given.get("titleSource") == "auto" else "custom_title"] = name
-            facts["names"] = last_names(facts.get("names", ()), name)
+            self.facts["ai_title" if given.get("titleSource") == "auto" else "custom_title"] = name
+            self.facts["names"] = last_names(self.facts.get("names", ()), name)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
         kind, message = record.get("type"), record.get("message")
@@ -286,49 +272,46 @@ _USAGE = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount",
 _BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
 
 
-def _sign(record: Mapping[str, Any]) -> RecordSign:
+def _sign(record: Mapping[str, Any]) -> log_tail.RecordSign:
     kind = record.get("type")
     if record.get("isSidechain") is True:
-        return RecordSign()
+        return log_tail.RecordSign()
     if kind == "assistant":
         calls = any("functionCall" in part for part in parts_of(record.get("message")))
-        return RecordSign("working" if calls else "idle", loaded_after(dict(record)))
+        return log_tail.RecordSign("working" if calls else "idle", loaded_after(dict(record)))
     if kind == "tool_result":
         stopped = dict_in(record.get("toolCallResult")).get("status") == "cancelled"
-        return RecordSign("idle" if stopped else "working")
-    return RecordSign("working") if kind == "user" else RecordSign()
+        return log_tail.RecordSign("idle" if stopped else "working")
+    return log_tail.RecordSign("working") if kind == "user" else log_tail.RecordSign()
 
 
-def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Yield the background tasks that a record begins or ends, given the calls without a result.
-
-    Left out are a sub-agent's tasks, which end with it, and those in copied records, which are another session's.
-    """
+def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
+    """Yield the background tasks that start or end with a record. Skip tasks of sub-agents and copied records."""
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return
     parts = parts_of(record.get("message"))
     for part in parts:
         call, answer = part.get("functionCall"), part.get("functionResponse")
         if isinstance(call, dict) and isinstance(given := call.get("args"), dict):
-            calls[str(call.get("id"))] = OpenCall(str(call.get("name")), given)
+            calls[str(call.get("id"))] = log_tail.OpenCall(str(call.get("name")), given)
         elif isinstance(answer, dict):
-            yield from _begun(answer, calls.pop(str(answer.get("id")), NO_CALL))
+            yield from _begun(answer, calls.pop(str(answer.get("id")), log_tail.NO_CALL))
     if record.get("type") == "user" and record.get("subtype") == "notification":
-        yield from notified(parts_text(parts))
+        yield from log_tail.notified(parts_text(parts))
 
 
-def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
+def _begun(answer: Mapping[str, Any], call: log_tail.OpenCall) -> log_tail.Steps:
     output = dict_in(answer.get("response")).get("output")
     in_background = call.tool == "agent" or call.given.get("is_background") is True
     if in_background and isinstance(output, str) and (found := _BEGUN.search(output)):
         yield found[1], call.text("description", "command")
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
+def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
     for number, record in enumerate(records):
         if record.get("type") == "assistant":
-            yield answer_tokens(number, dict_in(record.get("usageMetadata")), _USAGE)
+            yield log_tail.answer_tokens(number, dict_in(record.get("usageMetadata")), _USAGE)
 
 
 #: The live status of Qwen Code's sessions.
-TAIL = Tail(_sign, _answers, _steps)
+TAIL = log_tail.Tail(_sign, _answers, _steps)

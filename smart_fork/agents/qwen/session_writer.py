@@ -1,4 +1,4 @@
-"""Copies of Qwen Code's sessions, and the conversion of its records for sharing.
+"""Writing of Qwen Code's sessions: copies for forks, and conversion of its records for sharing.
 
 A copy has only the records that lead to the session's last record: each record names the one before it as its parent.
 """
@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
 from smart_fork.agents.qwen.log_files import CHATS, agents_of, folder_of, project_of
-from smart_fork.agents.qwen.session_reader import CODEC, SAID, QwenCodec, left_by_compaction, parts_of
+from smart_fork.agents.qwen.session_reader import CODEC, SAID, QwenCodec, parts_of, summary_in
 from smart_fork.agents.record_conversion import (
     SHARED,
     PartConverter,
@@ -30,7 +30,7 @@ from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
-    """A copy of one Qwen Code session. Its records name the copy's directory, by which Qwen Code finds it."""
+    """A copy of one Qwen Code session. Its records get the copy's directory, because Qwen Code finds sessions by it."""
 
     _last: Record | None = None
 
@@ -64,7 +64,7 @@ class QwenCopy(TreeCopy):
         return record
 
     def left(self, entry: Entry) -> Entry:
-        return b"", self.added(left_by_compaction(entry[1]), entry[1])
+        return b"", self.added(summary_in(entry[1]), entry[1])
 
     def added(self, text: str, near: Record) -> Record:
         kept: Record = {name: near[name] for name in ("timestamp", "version", "gitBranch", "cwd") if name in near}

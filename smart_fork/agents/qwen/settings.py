@@ -63,7 +63,7 @@ class QwenLogin(Login):
         return bool(self.auth().get("apiKey")) or any(around.get(key) for key in keys)
 
     def _of_method(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the selected login method's variables: those with a key, and those that select a server or model."""
+        """Return the login method's variables: those with keys, and those that select a server or model."""
         return _WAYS.get(str(self.auth().get("selectedType")), _OPENAI)
 
 

@@ -20,7 +20,6 @@ import orjson
 
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.log_files import slug
 from smart_fork.cli.output import library_shown, printed_as_json, say
 from smart_fork.cli.result_list import print_found
 from smart_fork.errors import ProgramFailed
@@ -90,7 +89,8 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
         text = _PARENT_SIZE.sub(lambda found: found[1] + str(sizes[found[2]]).encode(), text)
         agent, *place = file.relative_to(_SESSIONS).parts
         if agent == "claude":
-            path = home.joinpath(".claude/projects", slug(str(home / "repos" / place[0])), *place[1:])
+            project = Path(AGENTS["claude"].reader.place_of(str(home / "repos" / place[0]))).name
+            path = home.joinpath(".claude/projects", project, *place[1:])
         else:
             path = _rollout(home, text)
             sizes[path.stem[-36:].encode()] = len(text)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from indexer.safe_files import STALE_SECONDS
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.codex.session_writer import through_parents
+from smart_fork.agents.codex.session_writer import history_records
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -153,7 +153,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
-        list(through_parents(path))
+        list(history_records(path))
 
 
 def test_codex_files_of_the_first_versions_become_todays(home, repo):
@@ -321,13 +321,13 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.claude import session_writer
 from smart_fork.agents.copier import NewSession
 from smart_fork.forking import copies
-class Slow(copy.ClaudeCopy):
+class Slow(session_writer.ClaudeCopy):
     def __iter__(self):
         for line in super().__iter__():
             yield line + b" " * 100_000
             print("written", flush=True)
             sys.stdin.read()
-copy.ClaudeCopier.copies = Slow
+session_writer.ClaudeCopier.copies = Slow
 session = READERS["claude"].read(Path({str(claude_session)!r})).session
 copies.write_branch(session, at="a5", becomes=NewSession({NEW!r}, Path({str(repo)!r}), datetime(2026, 1, 2)))
 """

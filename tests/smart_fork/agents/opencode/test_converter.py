@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
-from smart_fork.agents.opencode.session_reader import written
+from smart_fork.agents.opencode.session_reader import document_at
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
@@ -80,7 +80,7 @@ def test_a_session_is_read_on_another_machine_as_it_was(path, identity, tmp_path
 
 @pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_a_message_comes_back_as_it_was_with_its_own_identity(path, identity):
-    for message in written(path / identity)["messages"]:
+    for message in document_at(path / identity)["messages"]:
         known = FORMS.identity_of(message, HERE)
         back = FORMS.incoming(FORMS.outgoing(message, HERE), known)
         shared = FORMS.sent(message)
