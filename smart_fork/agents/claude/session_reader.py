@@ -6,6 +6,7 @@ A message is a text, or a list of blocks: texts, tool calls, tool results and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -315,7 +316,7 @@ def _is_automatic(record: Record) -> bool:
 
 
 def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
-    """Return the name of the fact that a prompt shows: "by_hand" or "by_program"; empty if the agent sent it.
+    """Return "by_hand" or "by_program", after the author of a prompt; empty if the agent itself sent it.
 
     ``promptSource`` and ``origin`` decide, since a fork's copied records keep them. A copy's ``entrypoint``, used
     without them, names the fork's program.
@@ -371,11 +372,9 @@ class ClaudeSubAgents(LoggedSubAgents):
 
 def _starting_call(log: Path) -> str:
     """Return the id of the call that started a sub-agent, from the file beside its log; empty if unknown."""
-    try:
-        with open_regular(log.with_suffix(".meta.json")) as file:
-            return text_in(dict_in(json_in(file.read(_MAX_FILE_BYTES))).get("toolUseId"))
-    except OSError:
-        return ""
+    with suppress(OSError), open_regular(log.with_suffix(".meta.json")) as file:
+        return text_in(dict_in(json_in(file.read(_MAX_FILE_BYTES))).get("toolUseId"))
+    return ""
 
 
 def _started_agents(raw: bytes) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ from smart_fork.errors import NotFound
 
 
 class RolloutPart(NamedTuple):
-    """A rollout (log file) in a session's history. `end` is the number of its first record outside it, if any."""
+    """A rollout (log file). `end` is the number of its first record outside the session's history, if any."""
 
     path: Path
     end: int | None = None

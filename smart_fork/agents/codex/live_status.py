@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from indexer.transcripts.lines import last_lines
@@ -22,12 +23,10 @@ def _window() -> int | None:
     """Return the context window, in tokens, from the newest logs; `None` if these do not have it."""
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
-        try:
+        with suppress(OSError):
             said = (found for line in last_lines(log.path, _BYTES) for found in reversed(_SAID.findall(line)))
             if found := next(said, b""):
                 return int(found)
-        except OSError:
-            continue
     return None
 
 

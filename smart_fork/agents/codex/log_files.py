@@ -159,11 +159,10 @@ _MAX_BYTES = 4 << 20
 def thread_name(home: Path, session_id: str) -> str:
     """Return the name of a thread (session) in Codex's index of names; empty if it has none."""
     path = home / _FILE
-    try:
+    with suppress(OSError):
         info = path.stat()
         return _names(path, info.st_size, info.st_mtime_ns, info.st_ino).get(session_id, "")
-    except OSError:
-        return ""
+    return ""
 
 
 @lru_cache(maxsize=1)

@@ -49,8 +49,7 @@ class CodexCopy(Copy):
 
     def header(self) -> Iterator[bytes]:
         """Yield the copy's header: the source's header, without the fields that are only true of the source's file."""
-        lines = LineReader(self._source.source_path)
-        entries = filter(None, (enveloped(line.source, line.record) for line in lines))
+        entries = filter(None, (enveloped(line.source, line.record) for line in LineReader(self._source.source_path)))
         spelled, first = next(
             (entry for entry in entries if entry[1]["type"] == "session_meta"), (b"", {"payload": {}})
         )

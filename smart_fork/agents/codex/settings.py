@@ -104,7 +104,7 @@ class CodexRegistration(Registration):
         return entry_in(_understood(text or ""), _SERVERS, "a table")
 
     def raw(self, text: str | None) -> str | None:
-        """Return the text of the entry's tables as it is in the settings, without comments after the last key."""
+        """Return the text of the entry's tables as the settings have it, without comments after the last key."""
         _, tables, _ = _parts(text or "") if self.value(text) is not None else ("", [], "")
         return "".join(one.text for one in tables) or None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from sys import intern
 from types import MappingProxyType
@@ -228,17 +229,14 @@ class CopilotTree(FolderlessTree):
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """Return who began the session. A script's prompts cannot be told from a person's."""
+        """Return who began the session. The prompts of a script look like a person's."""
         return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
         """Return the name that a person gave the session, from ``workspace.yaml`` beside the log; else empty."""
-        try:
-            with open_regular(self.path.with_name(WORKSPACE)) as file:
-                said = file.read(_MOST).decode("utf-8", "replace")
-        except OSError:
-            return ""
-        return name_in(said)
+        with suppress(OSError), open_regular(self.path.with_name(WORKSPACE)) as file:
+            return name_in(file.read(_MOST).decode("utf-8", "replace"))
+        return ""
 
     def own_id(self) -> str:
         name = self.path.parent.name

@@ -61,12 +61,14 @@ def _newer_bubbles(
     return [turn for turn in bubbles[last + 1 :] if turn.id not in cut]
 
 
-def _rows(path: Path) -> list[tuple[str, bytes]]:
+def _rows(path: Path) -> list[tuple[str, str, bytes]]:
+    """Return the ids of the conversation and of the bubble (message), and the JSON text, of all bubbles."""
     if not path.is_file() or not path.stat().st_size:
         raise NotFound(f"Cursor's database is empty or not there: {path}", "Close Cursor and try again.")
     try:
         with read_only(path, locked=True) as db:
-            return [(str(key), _bytes(value)) for key, value in db.execute(_BUBBLES)]
+            keys = ((str(key).split(":"), value) for key, value in db.execute(_BUBBLES))
+            return [(parts[1], parts[2], _bytes(value)) for parts, value in keys if len(parts) > 2]
     except (apsw.Error, OSError, UnicodeDecodeError) as error:
         raise SmartForkError(
             f"Cursor's database cannot be read: {path}: {error}", "Close Cursor and try again."
@@ -159,13 +161,10 @@ class CursorCutter(Cutter):
             raise NotFound(f"No such conversation in {path}: {composer}", f"There are: {known}" if known else "")
         chosen = composer or found[0][0]
         turns = []
-        for key, value in _rows(path):
-            parts = key.split(":")
-            if len(parts) < 3 or parts[1] != chosen:
-                continue
-            if isinstance(bubble := json_in(value), dict):
+        for one, identity, value in _rows(path):
+            if one == chosen and isinstance(bubble := json_in(value), dict):
                 kept = orjson.dumps({"composerId": chosen, "bubble": bubble})  # no escaping of <>&
-                turns.append(_turn(parts[2], bubble, kept))
+                turns.append(_turn(identity, bubble, kept))
         side, stamp = side_car(path.resolve()), None
         if side.is_file():
             session = _load_side_car(side, chosen)
@@ -178,7 +177,7 @@ class CursorCutter(Cutter):
 
     def conversations(self, path: Path) -> list[tuple[str, int]]:
         """Return the id and the number of bubbles (messages) of each conversation, most bubbles first."""
-        counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
+        counts = Counter(one for one, _, _ in _rows(path))
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
     def public(self) -> Mapping[str, object]:

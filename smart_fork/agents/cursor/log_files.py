@@ -62,7 +62,7 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """Return the directory whose path the project folder's name stands for; empty unless exactly one exists."""
+        """Return the directory that the name of the project folder shows; empty unless exactly one exists."""
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
         return found[0] if len(found) == 1 else ""

@@ -36,12 +36,11 @@ def projects() -> Path:
 
 def root_of(project: Path) -> str:
     """Return the working directory of the folder `project`, from its file ``.project_root``; else empty."""
-    try:
-        with (project / ROOT).open("rb") as file:
-            told = file.read(_MOST + 1).decode().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return told if is_path(told) and len(told) <= _MOST else ""
+    with suppress(OSError, UnicodeDecodeError), (project / ROOT).open("rb") as file:
+        told = file.read(_MOST + 1).decode().strip()
+        if is_path(told) and len(told) <= _MOST:
+            return told
+    return ""
 
 
 def write_root(project: Path, directory: Path) -> list[Path]:

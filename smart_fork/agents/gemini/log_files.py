@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -146,12 +147,10 @@ def _is_session(location: str) -> bool:
 
 
 def _has_another_name(file: LogFile) -> bool:
-    if is_named_whole(file.path):
-        return False
-    try:
-        return (file.path.parent / whole_name(file.path, id_of(file.path))).stat().st_ino == file.inode
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError, ValueError):
+        if not is_named_whole(file.path):
+            return (file.path.parent / whole_name(file.path, id_of(file.path))).stat().st_ino == file.inode
+    return False
 
 
 class GeminiStorage(Storage):

@@ -85,7 +85,7 @@ def for_copy(record: Record, known: set[str]) -> Record | None:
     return record
 
 
-def given_back(messages: Iterable[Record]) -> set[str]:
+def answered_calls(messages: Iterable[Record]) -> set[str]:
     """Return the ids of the calls in `messages` that have a result."""
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
@@ -112,7 +112,7 @@ class GeminiFold(record_reader.LineFold):
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
             return ()
-        known = given_back(one.record for one in kept)
+        known = answered_calls(one.record for one in kept)
         said = ((one, for_copy(one.record, known)) for one in kept)
         return tuple(
             (number, RecordSize(CODEC.size(one), CODEC.size(CODEC.short(one)), kept.sums_up) if one else RecordSize())
@@ -175,7 +175,7 @@ class GeminiFold(record_reader.LineFold):
         return origin_by_workers(self.own_id())
 
     def is_copy(self) -> bool:
-        """Return True if the session began in another directory than that of the log's folder."""
+        """Return True if the session began in another directory than the one that the log's folder names."""
         told, here = self.facts.get("hash", ""), root_of(self.path.parent.parent)
         return bool(told and here) and told != digest(here)
 
@@ -275,7 +275,7 @@ def glance(path: Path) -> Session | None:
 
 
 def is_copy(path: Path) -> bool:
-    """Return True if a log is a copy: its first record names another directory than that of its folder."""
+    """Return True if a log is a copy: its first record names another directory than its folder does."""
     found = GeminiFold(path, None, keep_raw=False)
     for line in decode_file(path) if path.suffix == _WHOLE else first_lines(path):
         found.note(line.record)

@@ -24,7 +24,7 @@ from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.agents.gemini.home import CHATS, digest, project_for, write_root
 from smart_fork.agents.gemini.log_files import new_name
 from smart_fork.agents.gemini.messages import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, signature_of
-from smart_fork.agents.gemini.session_reader import LoggedMessage, for_copy, given_back, log_records
+from smart_fork.agents.gemini.session_reader import LoggedMessage, answered_calls, for_copy, log_records
 from smart_fork.agents.record_conversion import (
     SHARED,
     Identity,
@@ -60,7 +60,7 @@ class Replay:
         self._states.append({one: kept[one] for one in memory.now})
         #: All messages by their ids, the compressed messages first.
         self.all = {one: kept[one] for one in memory.past} | self._states[-1]
-        self.given_back = given_back(one.record for one in self.all.values())
+        self.given_back = answered_calls(one.record for one in self.all.values())
 
     def up_to(self, identity: str) -> list[Record]:
         """Return the messages up to the one with this id, as Gemini CLI had them then; empty if the id is unknown."""
@@ -96,13 +96,12 @@ class GeminiCopy(Copy):
         messages = Replay(self._source.source_path).up_to(self._source.turns[end].id)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
-        known = given_back(messages)
+        known = answered_calls(messages)
         return ((b"", kept) for message in messages if (kept := for_copy(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """Yield a message as a line. An excerpt has no token counts, since they would be wrong."""
-        gone = ("tokens",) if self._excerpt else ()
-        yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
+        yield orjson.dumps({name: value for name, value in entry[1].items() if name != "tokens" or not self._excerpt})
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
         yield from self.line(said_in(entry[1]), entry)
@@ -226,7 +225,7 @@ class _SharedLog:
             for record in log_records(session.source_path):
                 self._take(memory, record)
         self._left = {*memory.past, *memory.now}
-        self._given_back = given_back(message for event in self._events for message in _messages(event))
+        self._given_back = answered_calls(message for event in self._events for message in _messages(event))
 
     def _take(self, memory: Memory, record: Record) -> None:
         before = memory.compactions

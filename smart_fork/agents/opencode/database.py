@@ -55,7 +55,7 @@ _PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? 
 
 
 class Broken(NamedTuple):
-    """A database row whose text is not a JSON object. `number` counts the session's messages from 1."""
+    """A database row without a JSON object in its text. `number` counts the session's messages from 1."""
 
     number: int
     reason: str

@@ -131,12 +131,10 @@ _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE pare
 
 def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
     """Return a session's directory and last change in Unix seconds; `None` unless it is the newest in its directory."""
-    try:
-        with opened(database) as db:
-            one, directory, moment = db.execute(_NEWEST, (session_id,)).fetchone() or ("", "", 0.0)
-    except (OSError, apsw.Error):
-        return None
-    return (str(directory), float(moment)) if one == session_id else None
+    with suppress(OSError, apsw.Error), opened(database) as db:
+        one, directory, moment = db.execute(_NEWEST, (session_id,)).fetchone() or ("", "", 0.0)
+        return (str(directory), float(moment)) if one == session_id else None
+    return None
 
 
 class OpenCodeWorkerSessions(WorkerSessions):

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
@@ -387,13 +388,11 @@ class OpenCodeSubAgents(SubAgents):
 
 def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
     """Return the document of a sub-agent that `session` began, with at most `most` messages; `None` if unreadable."""
-    if not KEY.fullmatch(name):
-        return None
-    try:
-        found = document_at(session.source_path.with_name(name), most)
-    except OSError:
-        return None
-    return found if found["info"].get("parentID") == session.session_id else None
+    with suppress(OSError):
+        found = document_at(session.source_path.with_name(name), most) if KEY.fullmatch(name) else None
+        if found and found["info"].get("parentID") == session.session_id:
+            return found
+    return None
 
 
 def started_agents(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,13 +59,10 @@ def _chosen() -> Iterator[Mapping[str, str] | None]:
 
 
 def _asked() -> Iterator[Mapping[str, str] | None]:
-    try:
-        with opened(database()) as db:
-            rows = [row[0] for row in db.execute(_NEWEST)]
-    except OSError:
-        return
-    for row in rows:
-        message, _ = decoded(row)
+    rows = []
+    with suppress(OSError), opened(database()) as db:
+        rows = [row[0] for row in db.execute(_NEWEST)]
+    for message, _ in map(decoded, rows):
         yield _model((message or {}).get("model"))
 
 

@@ -209,7 +209,7 @@ class QwenTree(Tree):
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
-        """Return who began the session. A script's prompts cannot be told from a person's."""
+        """Return who began the session. The prompts of a script look like a person's."""
         named = bool(self.given_name())
         return "subagent" if self.facts.get("begun_by_another") else origin_by_workers(self.own_id(), named=named)
 
