@@ -170,8 +170,8 @@ def ordinal_of(line: Line) -> int:
 def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
     """Return the turns without second copies: Codex writes each message as an item (model input) and an event.
 
-    Of a person's prompts the events count, which have no injected text; after the last event the items, since newer
-    versions write no events. Of answers the items count, if there are any.
+    For prompts, keep the events, which have no injected text; after the last event keep the items, since newer versions
+    write no events. For answers, keep the items if there are any.
     """
     items = any(turn.role == "assistant" and turn.group == Turn.ITEM for turn in turns)
     second = _second_copies(turns)

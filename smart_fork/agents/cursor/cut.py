@@ -62,7 +62,7 @@ def _newer_bubbles(
 
 
 def _rows(path: Path) -> list[tuple[str, str, bytes]]:
-    """Return the ids of the conversation and of the bubble (message), and the JSON text, of all bubbles."""
+    """Return all bubbles (messages), each as the conversation's id, its own id, and its JSON text."""
     if not path.is_file() or not path.stat().st_size:
         raise NotFound(f"Cursor's database is empty or not there: {path}", "Close Cursor and try again.")
     try:

@@ -44,7 +44,7 @@ def root_of(project: Path) -> str:
 
 
 def write_root(project: Path, directory: Path) -> list[Path]:
-    """Write `directory` into ``.project_root`` of the folder `project`. Return that file, or none if it existed."""
+    """Write `directory` into ``.project_root`` of the folder `project`. Return this file, or none if it had one."""
     root = private_dir(project) / ROOT
     if root_of(project):
         return []
@@ -54,7 +54,7 @@ def write_root(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """Return the SHA-256 hash of a directory's path. Gemini CLI writes it into logs; old versions named folders so."""
+    """Return the SHA-256 hash of a directory's path. Gemini CLI writes it into logs, and once named folders by it."""
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 
 

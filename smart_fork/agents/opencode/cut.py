@@ -178,7 +178,7 @@ def _with_parent(record: dict[str, Any], asked: str) -> bool:
 
 
 def _remove_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
-    """Remove summaries of file changes, events, and if `untitled` the title. Return True if the record changed.
+    """Remove from a record summaries of file changes, events, and if `untitled` the title. Return True if it changed.
 
     A revert to a removed message then names the message after it, from `next_of`.
     """

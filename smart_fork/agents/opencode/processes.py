@@ -80,7 +80,7 @@ class OpenCodeStarter(Starter):
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a request. A fork resumes the session that smart-fork has imported before."""
+        """Return the command line for a request. A fork resumes the session that smart-fork has imported before."""
         session_id = {"new": None, "resume": request.session_id, "fork": request.new_session_id}[request.form]
         goes_on = ("-s", session_id) if session_id else ()
         unasked = ("--auto",) if request.skip_permissions else ()
