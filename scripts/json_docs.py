@@ -22,10 +22,10 @@ from smart_fork.cli.service.installation import ServiceInstallation
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.setup import setup_answer as setting_up
 from smart_fork.excise import erasure as session_removal
-from smart_fork.finding import answer, session_view
+from smart_fork.finding import answer, conversation, hit, index_refresh, index_status
 from smart_fork.forking import results
 from smart_fork.page import export
-from smart_fork.repository import history
+from smart_fork.repository import project_places
 from smart_fork.server import worker_tools
 from smart_fork.sharing.sync import run as sync_run
 from smart_fork.sharing.sync.setup import SyncedRepositories
@@ -59,21 +59,21 @@ def _of(*kinds: type[Value], rare: str = "", but: type[Value] | None = None, uns
 
 TABLES: Mapping[str, Table] = {
     "find, find_sessions and smart_fork": _of(answer.Found),
-    "results": _of(session_view.Hit, rare="said_by"),
-    "wrote": _of(session_view.WroteLines),
+    "results": _of(hit.Hit, rare="said_by"),
+    "wrote": _of(hit.WroteLines),
     "code": _of(answer.AskedCode),
     "gone_prompts": _of(answer.GonePrompt),
     "why": _of(answer.Causes),
     "changes": _of(answer.Cause),
     "fix": _of(answer.Fixes),
     "fixes": _of(answer.Fix),
-    "drift": _of(history.Drift),
-    "price": _of(session_view.Price),
-    "match": _of(session_view.Match),
-    "explain": _of(session_view.Explanation),
-    "phrasings": _of(session_view.ToldBy),
-    "cache": _of(session_view.CacheUse),
-    "lineage": _of(session_view.Lineage),
+    "drift": _of(hit.Drift),
+    "price": _of(hit.Price),
+    "match": _of(hit.Match),
+    "explain": _of(hit.Explanation),
+    "phrasings": _of(hit.ToldBy),
+    "cache": _of(hit.CacheUse),
+    "lineage": _of(hit.Lineage),
     "index": _of(answer.IndexState),
     "forked_session": _of(results.Forked),
     "failed fork": _of(results.NotForked),
@@ -85,10 +85,10 @@ TABLES: Mapping[str, Table] = {
     "list and list_sessions": _of(answer.Recents, rare="notice"),
     "sessions": _of(answer.RecentSession),
     "first_answer": _of(log_tail.TokenUse),
-    "show and read_session": _of(session_view.Conversation, session_view.Exported),
-    "messages": _of(session_view.Message),
-    "made commits": _of(session_view.CommitsMade),
-    "made commit": _of(session_view.MadeCommit),
+    "show and read_session": _of(conversation.Conversation, conversation.Exported),
+    "messages": _of(conversation.Message),
+    "made commits": _of(answer.CommitsMade),
+    "made commit": _of(answer.MadeCommit),
     "export": _of(export.SessionFile),
     "active and list_workers": _of(worker_tools.Workers, rare="notice"),
     "workers": _of(answers.WorkerState),
@@ -103,19 +103,19 @@ TABLES: Mapping[str, Table] = {
     "relatives": _of(results.Relative),
     "compare and compare_workers": _of(worker_tools.Comparison),
     "compared": _of(answers.Compared, rare="diff"),
-    "project": _of(history.AboutProject),
+    "project": _of(project_places.AboutProject),
     "sync": _of(sync_run.Synced),
     "moved": _of(sync_run.MovedSession),
     "waiting": _of(sync_run.PendingSessions),
     "not moved": _of(sync_run.FailedMove),
     "sync setup": _of(SyncedRepositories),
-    "places": _of(history.ProjectPlace),
+    "places": _of(project_places.ProjectPlace),
     "worktrees": _of(termination.WorkersTrees),
     "trees": _of(termination.WorkersTree),
-    "index status and index_status": _of(answer.IndexStatus),
+    "index status and index_status": _of(index_status.IndexStatus),
     "last_run": _of(LastRun),
-    "broken_logs": _of(answer.BrokenLog),
-    "index run": _of(answer.Indexed),
+    "broken_logs": _of(index_refresh.BrokenLog),
+    "index run": _of(index_refresh.Indexed),
     "agents": _of(overview.AgentsAtAGlance),
     "agent": _of(overview.AgentAtAGlance),
     "forget": _of(session_removal.Removal),

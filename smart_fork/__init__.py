@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Usage,
         WrongVerb,
     )
-    from smart_fork.finding.session_view import Hit
+    from smart_fork.finding.hit import Hit
     from smart_fork.public import Worker, branch, cut, find, forget, fork, merge, preview, read
 
 __all__ = [

@@ -18,11 +18,11 @@ from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest
 from smart_fork.excise.cutting import cut as cut_out
 from smart_fork.finding.answer import Unsearched
+from smart_fork.finding.conversation import ReadRange
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_library import Library
-from smart_fork.finding.session_view import Hit
-from smart_fork.finding.sessions import ReadRange
 from smart_fork.finding.team_sessions import conversation_of, team_search
 from smart_fork.forking.branch import branch as branch_session
 from smart_fork.forking.plan import fork_session
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
+    from smart_fork.finding.conversation import Conversation, Exported
     from smart_fork.finding.remote_search import RemoteSearch
-    from smart_fork.finding.session_view import Conversation, Exported
     from smart_fork.forking.results import Branched, Forked
     from smart_fork.workers.answers import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 

@@ -280,7 +280,7 @@ def _hinted(words: Sequence[str]) -> tuple[str, ...]:
 
 def _means_turns(text: str) -> bool:
     """Return True if the only argument is a range of turns, such as ``5-7``, and no session's id."""
-    from smart_fork.finding.sessions import is_session
+    from smart_fork.finding.session_lookup import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
     return digits and not is_session(text)
@@ -377,14 +377,14 @@ def _ask(reference: str) -> None:
     Raises:
         Usage: stdin is no terminal, or the command answers in JSON.
     """
-    from smart_fork.finding import sessions
+    from smart_fork.finding import session_lookup
     from smart_fork.finding.results import title
 
-    located = sessions.locate(reference)
+    located = session_lookup.locate(reference)
     if wants_json() or not sys.stdin.isatty():
         raise Usage("A forgotten session cannot be restored", "Add --yes to do it without a question.")
     try:
-        about = f": {title(sessions.look_into(located).title)}"
+        about = f": {title(session_lookup.look_into(located).title)}"
     except NotFound:
         about = ""
     err.print(f"{located.agent} {located.session_id}{about}")

@@ -20,10 +20,9 @@ from smart_fork.cli.short_ids import short
 from smart_fork.display_text import minute
 from smart_fork.errors import Usage
 from smart_fork.finding.answer import Unsearched
-from smart_fork.finding.ranking import HINT_CHANCE, percent
+from smart_fork.finding.ranking import percent
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.results import place_mark
-from smart_fork.finding.session_view import Exported
 from smart_fork.finding.team_sessions import conversation_of, team_search
 
 if TYPE_CHECKING:
@@ -104,10 +103,7 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
-    from smart_fork.finding.session_library import SELF
-
-    asked = FindRequest(" ".join(intent), **({"session": SELF} if here else {"limit": 1, "min_score": HINT_CHANCE}))
-    find(asked=asked, project=project)
+    find(asked=FindRequest.recall(" ".join(intent), here=here), project=project)
 
 
 def why(
@@ -228,7 +224,7 @@ def show(
     """Print a session's conversation as Markdown, rendered on a terminal. `fork --at` takes the numbers of the
     messages.
     """
-    from smart_fork.finding.sessions import ReadRange, as_markdown
+    from smart_fork.finding.conversation import Exported, ReadRange
 
     one = conversation_of(session, ReadRange(at, context or 0, context), Path.cwd())
     if printed_as_json(one):
@@ -236,7 +232,7 @@ def show(
     if isinstance(one, Exported):
         texts, notes = [(str(one.markdown), "")], one.noted.sentences if one.noted else []
     else:
-        texts, notes = list(as_markdown(one)), [one.notice if one.owner else "", one.left_out]
+        texts, notes = list(one.as_markdown()), [one.notice if one.owner else "", one.left_out]
     if sys.stdout.isatty() or "FZF_PREVIEW_COLUMNS" in os.environ:
         from smart_fork.cli import pager
 

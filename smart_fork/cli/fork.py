@@ -35,9 +35,9 @@ from smart_fork.cli.short_ids import short
 from smart_fork.display_text import ago, tokens_about
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.answer import Found
-from smart_fork.finding.fork_worth import cache_in_words
+from smart_fork.finding.fork_suitability import cache_in_words
 from smart_fork.finding.ranking import LIKELY_SCORE
-from smart_fork.finding.sessions import is_session
+from smart_fork.finding.session_lookup import is_session
 from smart_fork.finding.team_sessions import is_shared
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BestSessions, BranchRequest, BudgetOptions, ForkRequest

@@ -35,13 +35,14 @@ from smart_fork.cli.output import (
 from smart_fork.display_text import ago
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.request import OWN, configured_engine, current_project
-from smart_fork.repository.history import described
+from smart_fork.repository.project_places import described
 
 if TYPE_CHECKING:
     from indexer.log_changes import Progress
     from indexer.store.sqlite import Store
-    from smart_fork.finding.answer import Indexed, IndexStatus
-    from smart_fork.repository.history import AboutProject
+    from smart_fork.finding.index_refresh import Indexed
+    from smart_fork.finding.index_status import IndexStatus
+    from smart_fork.repository.project_places import AboutProject
 
 
 #: How long an index run waits for another process that is indexing.
@@ -135,7 +136,7 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show what the index holds, and how fresh it is."""
-    from smart_fork.finding.index_refresh import index_status
+    from smart_fork.finding.index_status import index_status
 
     state = index_status()
     if printed_as_json(state):

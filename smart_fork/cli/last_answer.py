@@ -21,13 +21,13 @@ from smart_fork.agents.references import Reference
 from smart_fork.cli.quick_answers import titled
 from smart_fork.display_text import in_words, quoted
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
-from smart_fork.finding.sessions import is_session
+from smart_fork.finding.session_lookup import is_session
 from smart_fork.finding.team_sessions import is_shared
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry
 
 if TYPE_CHECKING:
-    from smart_fork.finding.session_view import Hit
+    from smart_fork.finding.hit import Hit
 
 
 #: The greatest age of an answer: later, another terminal may have the same device name.

@@ -25,9 +25,8 @@ from smart_fork.cli.service.instance import holder
 from smart_fork.cli.workers import in_a_word
 from smart_fork.display_text import ago
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
-from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.index_access import known_index
-from smart_fork.finding.index_refresh import index_status
+from smart_fork.finding.index_status import IndexStatus, index_status
 from smart_fork.hooks import hint_switch
 from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import WorkerState

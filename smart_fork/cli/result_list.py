@@ -39,7 +39,7 @@ from smart_fork.cli.short_ids import is_id, short
 from smart_fork.display_text import in_words, minute, printable, quoted, tokens_about
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import Found, Unsearched
-from smart_fork.finding.fork_worth import age_of, cache_in_words
+from smart_fork.finding.fork_suitability import age_of, cache_in_words
 from smart_fork.finding.query import unnamed
 from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE, percent
 from smart_fork.finding.request import FindRequest
@@ -48,7 +48,7 @@ from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer, GonePrompt, RecentSession
-    from smart_fork.finding.session_view import Hit
+    from smart_fork.finding.hit import Hit
 
 
 #: The indentation of lines below a result, and the columns that such a line cannot use.

@@ -40,9 +40,9 @@ from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, wor
 from smart_fork.excise.transcript import INDEX_LOCK_SECONDS, derived_from, load_for_cut, own_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
 from smart_fork.excise.writing import finish_cut, refresh, written_path
-from smart_fork.finding import session_notes, sessions
+from smart_fork.finding import session_lookup, session_notes
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.sessions import Located
+from smart_fork.finding.session_lookup import Located
 from smart_fork.forking.handover_text import delete_leftover_logs
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
@@ -294,7 +294,7 @@ def forget(reference: str) -> Removal:
     Raises:
         SmartForkError: no session matches, or another process is indexing for too long.
     """
-    located = sessions.locate(reference)
+    located = session_lookup.locate(reference)
     try:
         with _writing():
             _note({"forget": [located.agent, located.session_id]})  # `run_pending` makes up for a kill
@@ -313,7 +313,7 @@ def undo_forgetting(reference: str) -> Removal:
         NotFound: no forgotten session matches.
     """
     with _writing():
-        one = sessions.forgotten_session(reference)
+        one = session_lookup.forgotten_session(reference)
         with opened() as store:
             store.read_forgotten()
         state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", one.agent, one.session_id)

@@ -30,7 +30,7 @@ from smart_fork.display_text import quoted
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import FileWithCutText, NumberedTurn, NumberedTurns
 from smart_fork.excise.text_search import all_words, is_telling, remaining_words, words_and_runs
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
 from smart_fork.forking.family import Descendant, Descent, descent
@@ -139,9 +139,9 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
         if path.is_dir() or not _is_there(path):
             raise NotFound(f"No such transcript: {path}")
         return path, tool
-    found = sessions.locate(reference)
+    found = session_lookup.locate(reference)
     if found.path is None:
-        sessions.refuse_unread(found)
+        session_lookup.refuse_unread(found)
         raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
     if repository_sessions.is_within(str(found.path)):
         raise ForkRefused(
@@ -158,7 +158,7 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
     return _log_to_cut(found, found.path), found.agent if tool == AGENTS.AUTO else tool
 
 
-def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
+def _log_to_cut(found: session_lookup.Located, longest: Path) -> Path:
     """Return the log to cut of a session's logs: one that was cut before, or else the longest.
 
     A cut log may be shorter than its copies that were not cut. Raise `ForkRefused` if the session was continued in
@@ -169,7 +169,7 @@ def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
         return longest
     if cut := [path for path in logs if snapshots.cuts(path)]:
         return longest if longest in cut else cut[0]
-    if sessions.read(found).resumed.reason == "elsewhere":
+    if session_lookup.read(found).resumed.reason == "elsewhere":
         raise ForkRefused(
             f"{found.session_id} went on in {len(logs)} folders", f"Name one of its logs: {' or '.join(map(str, logs))}"
         )
@@ -217,7 +217,7 @@ def numbered_turns(session: Transcript) -> NumberedTurns:
 
 def left_out(session: Transcript) -> str:
     """Return a sentence that says which part of a large log was not read; empty if all of it was read."""
-    return sessions.left_out(session.conversation) if session.conversation else ""
+    return session_lookup.left_out(session.conversation) if session.conversation else ""
 
 
 log = logging.getLogger(__name__)

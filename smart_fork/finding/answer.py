@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from indexer.log_changes import Report
-from indexer.runs import FailedLog, LastRun
-from indexer.store.base import Counts
+from indexer.masking import Masked
+from indexer.runs import FailedLog
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.display_text import ago, minute, printable
-from smart_fork.finding.session_view import Hit, SessionNotes
+from smart_fork.finding.hit import Hit
+from smart_fork.finding.session_notes import SessionNotes
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
@@ -31,7 +30,9 @@ class TeamState(Value):
 
 @value
 class GonePrompt(Value):
-    """A prompt of a session that its agent deleted before smart-fork read it. `prompts` counts its known ones."""
+    """A prompt of a session that its agent deleted before smart-fork read it. `prompts` counts the known prompts of
+    that session.
+    """
 
     session_id: str
     agent_type: AgentName
@@ -43,7 +44,7 @@ class GonePrompt(Value):
 
 @value
 class AskedCode(Value):
-    """The number of lines of the code that a question is about, and how many of them have no known session."""
+    """The size of the code in a question: its lines, and how many of them no known session wrote."""
 
     lines: int
     unknown: int
@@ -54,7 +55,7 @@ class Cause(Value):
     """A change of lines of code, and the session that made it, if known.
 
     `asked` is the prompt that led to the change, `ends_at_message` the message to fork after. `commit` is empty for
-    uncommitted lines. The session wrote `lines` of the change's `of` lines.
+    uncommitted lines. Of the change's `of` lines, the session wrote `lines`.
     """
 
     commit: str
@@ -83,9 +84,9 @@ class Causes(Value):
 
 @value
 class Fix(Value):
-    """A way in which a session ended an error: the actions (`ended_by`) after which the error no longer occurred.
+    """The actions (`ended_by`) after which an error no longer occurred in a session.
 
-    `asked` is the prompt of that part of the session. `score` is the chance that the actions help again.
+    `asked` is the prompt that led to these actions. `score` is the chance that they help again.
     """
 
     session_id: str
@@ -102,7 +103,9 @@ class Fix(Value):
 
 @value
 class Fixes(Value):
-    """Fixes of an error, likeliest first. The error has `lines` lines; `met` sessions printed one of them."""
+    """Fixes of an error, likeliest first. The error has `lines` lines. `met` counts the sessions that printed such a
+    line.
+    """
 
     notice: str
     count: int
@@ -114,7 +117,7 @@ class Fixes(Value):
 
 @value
 class Covered(Value):
-    """The shares (0…1) of passages with an embedding: of the first passage after each prompt, and of all passages.
+    """The shares (0…1) of passages with an embedding: of the first passages after prompts, and of all.
 
     A passage is a piece of a session's text.
     """
@@ -142,8 +145,8 @@ class IndexState(Value):
 class RecentSession(Value):
     """A session in a list of recent sessions.
 
-    `headline` is the title, or another line about the work if the title does not describe it. `began_in` is set if the
-    session began in another directory and only worked in the listed project.
+    `headline` is the title, or a line that describes the work better. `began_in` is set if the session began in another
+    directory and worked in the listed project later.
     """
 
     session_id: str
@@ -179,7 +182,7 @@ class SharedSession(Value):
 
 @dataclass(frozen=True, slots=True)
 class SharedReading:
-    """The content of a session that a teammate shares, and its owner."""
+    """A session that the teammate `owner` shares, with its messages."""
 
     session: Session
     owner: str
@@ -315,69 +318,32 @@ class Exchanges(Value):
     search_error: str = rare("")
 
 
-@value
-class BrokenLog(Value):
-    """A session log with undecodable lines. `first` has some of them as ``[line, reason]``."""
-
-    path: str
-    lines: int
-    first: tuple[tuple[int | str, ...], ...]
-
-
-@record
-class IndexStatus(Value):
-    """The content, freshness and completeness of the index, as ``smart-fork index status`` prints them."""
-
-    index: str
-    exports: str
-    bytes: int
-    model: str | None
-    logs: int
-    unread_logs: int
-    sessions: int
-    chunks: int
-    embedded: int
-    covered: Covered
-    complete: bool
-    updated_at: str | None
-    last_run: LastRun | None
-    next_run: str | None
-    skipped: Mapping[str, int]
-    erased: bool
-    broken_lines: int
-    broken_logs: tuple[BrokenLog, ...]
-    passed_over: tuple[FailedLog, ...]
-
-    def last_run_in_words(self) -> str:
-        """Describe the last index run in a line: time, result, read logs, embedded passages, failures."""
-        if (run := self.last_run) is None:
-            return "none yet"
-        did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
-        failed = f", {run.failed_logs} logs could not be read" if run.failed_logs else ""
-        why = f": {printable(run.error)}" if run.error else ""
-        return f"{ago(run.started_at)}, {run.outcome} after {run.seconds:.0f} s{why}; {did}{failed}"
-
-    def next_run_in_words(self) -> str:
-        """Return the time of the next index update in words."""
-        return f"at {minute(self.next_run)}" if self.next_run else "with the next search"
-
-
-@record
-class Held(Counts):
-    """The content of the index after an index run: its counts, and the shares of passages with an embedding."""
-
-    covered: Covered
-
-
-@dataclass(kw_only=True)
-class Indexed(Report):
-    """The report of a full index run, and the content of the index after it."""
-
-    total_seconds: float = 0.0
-    index: Held
-    engine: str
-    broken_logs: tuple[BrokenLog, ...]
-    passed_over: tuple[FailedLog, ...]
-
-
 Answer = Found | Unsearched
+
+
+@value
+class MadeCommit(Value):
+    """A commit with a session's work: of the `of` lines that it adds, the session wrote `lines`.
+
+    If it wrote none, the commit's message names the session.
+    """
+
+    commit: str
+    date: str
+    subject: Masked
+    lines: int
+    of: int
+
+
+@value
+class CommitsMade(Value):
+    """The newest commits with a session's work, and the places (PATH:FIRST-LAST) of the session's lines in HEAD.
+
+    `count` is the number of all such commits. `notice` says what was not examined.
+    """
+
+    count: int
+    commits: tuple[MadeCommit, ...]
+    lines_today: int
+    places: tuple[Masked, ...]
+    notice: str = rare("")

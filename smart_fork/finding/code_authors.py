@@ -14,7 +14,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from indexer.lazy import dataclass, late
@@ -26,22 +25,13 @@ from indexer.transcripts.line_hashes import MIN_LINE_BYTES, comparable_lines, li
 from indexer.values import seconds_in
 from smart_fork.display_text import quoted
 from smart_fork.finding.answer import AskedCode, Cause
+from smart_fork.finding.candidates import Candidate, Candidates
+from smart_fork.finding.code_lines import NEAR_LINES, CodeLine, lines_of
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
-from smart_fork.finding.git_blame import (
-    NEAR_LINES,
-    CodeLine,
-    blamed,
-    file_history,
-    history,
-    lines_of,
-    name_of,
-    names_lines,
-    range_of,
-)
-from smart_fork.finding.query import Candidate, Candidates, Code, Query
-from smart_fork.finding.session_view import WroteLines
-from smart_fork.repository.git import FOLDER, Repository
-from smart_fork.repository.history import tops
+from smart_fork.finding.hit import WroteLines
+from smart_fork.finding.query import Code, Query
+from smart_fork.repository.git import Repository
+from smart_fork.repository.project_places import relative, tops
 from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)
@@ -50,9 +40,9 @@ log = logging.getLogger(__name__)
 def by_code(
     store: Store, query: Query, code: Code, processes: Processes, by_words: Candidates | None
 ) -> tuple[Candidates, AskedCode]:
-    """Return the sessions that wrote the code that a request names, and the number of the code's lines.
+    """Return the sessions that wrote the code in a question, by their share of it, and the number of the code's lines.
 
-    `by_words` are the results of a search by words, if there was one: its sessions keep their scores.
+    With `by_words`, the results of a search by words, they get the scores of that search instead, or 0.
     """
     there = Repository.open(query.directory, processes)
     lines = lines_of(there, query.directory, code)
@@ -82,23 +72,9 @@ def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mappi
 # The changes of lines and files, and the prompts behind them.
 
 
-def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[CodeLine], int]:
-    """Return the repository around `folder`, the lines of the newest changes of `where`, and the number of older
-    changes.
-
-    `where` is ``PATH:FIRST-LAST`` or the path of a whole file. At most `limit` changes are returned.
-    """
-    there = Repository.open(folder, processes)
-    if names_lines(where):
-        lines = blamed(there, range_of(there, folder, where))
-        made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
-        return there, made, 0
-    return there, *file_history(there, name_of(there, folder, where), limit)
-
-
 def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
-    """Return the cause of each change in `lines`: its commit and, if one in the query's scope made it, the session and
-    prompt.
+    """Return the cause of each change in `lines`: its commit, and the session in the query's scope that made it, if
+    any.
     """
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
@@ -133,10 +109,10 @@ _CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*
 
 
 def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the sessions that each commit's message names. Commits that name none are missing.
+    """Map each commit to the ids of the sessions that its message names. Commits without such a name are missing.
 
-    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of Entire, a program
-    that stores sessions in a git branch.
+    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of the program
+    Entire, which stores sessions in a git branch.
     """
     found: dict[str, list[str]] = {}
     checkpoints: dict[str, list[str]] = {}
@@ -146,14 +122,13 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
                 found.setdefault(commit, []).append(named[1].decode())
             elif named := _CHECKPOINT.match(line):
                 checkpoints.setdefault(f"{named[1].decode()}/{named[2].decode()}", []).append(commit)
-    for checkpoint, ids in _of_checkpoints(there, checkpoints).items():
+    for checkpoint, ids in _sessions_of_checkpoints(there, checkpoints).items():
         for commit in checkpoints[checkpoint]:
             found.setdefault(commit, []).extend(ids)
     return {commit: tuple(dict.fromkeys(ids)) for commit, ids in found.items()}
 
 
-def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
-    """Return the ids of the sessions in each of these folders of Entire's git branch."""
+def _sessions_of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
     if not folders:
         return {}
     patterns = (f"refs/heads/{CHECKPOINTS}", f"refs/remotes/*/{CHECKPOINTS}")
@@ -205,12 +180,12 @@ def writers_of(
     lines: Sequence[CodeLine], store: Store, scope: Scope, there: Repository, *,
     named: Mapping[str, Collection[int]] | None = None, sure: bool = False,
 ) -> list[LineWriter | None]:  # fmt: skip
-    """Return the session in scope that wrote each line, or `None` for a line without a known session.
+    """Return for each line the session in `scope` that wrote it, or `None`.
 
-    `named` maps commits to the sessions that their messages name; without it, the messages are read. With `sure`, a
-    line that was written after several prompts has no session.
+    `named` maps commits to the sessions that their messages name; without it, the messages are read. `sure`: see
+    `writers`.
     """
-    edits = _own(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
+    edits = _without_copied_edits(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
     if named is None:
         named = named_in({line.commit for line in lines} - {""}, store, scope, there) if edits else {}
     return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named, sure=sure)
@@ -225,11 +200,8 @@ def named_in(commits: Collection[str], store: Store, scope: Scope, there: Reposi
     return found
 
 
-def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
-    """Remove from each session's edits those that a fork's log copied from the log of its parent.
-
-    If no log names the parent, a copied edit belongs to the session that ended first.
-    """
+def _without_copied_edits(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
+    """Remove edits that a fork's log copied. Without a named parent, they belong to the session that ended first."""
     holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for session, several in edits.items():
         for edit in several:
@@ -248,9 +220,9 @@ def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Autho
 
 
 def sessions_of(lines: Sequence[CodeLine], found: Sequence[LineWriter | None]) -> list[SessionShare]:
-    """Return the share of each session that wrote some of the asked lines, largest first. Empty lines do not count.
+    """Return the share of each session that wrote asked lines, largest first. Empty lines do not count.
 
-    `found` is the writer of each line, as `writers_of` returns it.
+    `found` has the writer of each line.
     """
     asked = [(line, writer) for line, writer in zip(lines, found, strict=True) if line.asked]
     asked = [one for one in asked if one[0].text.strip()] or asked
@@ -279,7 +251,7 @@ MIN_MOVED_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class LineWriter:
-    """The session that wrote a line of code, as a row number of the index, and its edit with the line."""
+    """The session (a row number of the index) and its edit that wrote a line of code."""
 
     session: int
     edit: Authored
@@ -289,10 +261,10 @@ def writers(
     lines: Sequence[CodeLine], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
     named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
 ) -> list[LineWriter | None]:  # fmt: skip
-    """Return the session and edit that wrote each line of code, or `None` for a line without a known session.
+    """Return for each line of code the session and edit that wrote it, or `None`.
 
-    `edits` are each session's edits, by its row number. `tops` are the repository's directories, the innermost first.
-    With `sure`, a line that was written after several prompts has no writer.
+    `edits` maps sessions (row numbers) to their edits. `tops` are the repository's directories, the innermost first.
+    With `sure`, a line that sessions wrote after more than one prompt has no writer.
 
     `named` maps commits to the sessions that they name. Only these wrote lines of such a commit. A single named session
     wrote all the commit's lines in the files that it edited.
@@ -300,20 +272,20 @@ def writers(
     named = named or {}
     bare = [comparable_lines(line.text.replace("\n", " "))[0] for line in lines]
     hashes = [next(iter(line_hashes([one], key)), b"") for one in bare]
-    wrote = _by_line(edits, set(hashes), tops)
+    wrote = _edits_by_line_hash(edits, set(hashes), tops)
     if sure:
         exchanges = {one: {(by.session, by.edit.exchange) for *_, by in several} for one, several in wrote.items()}
         wrote = {one: several for one, several in wrote.items() if len(exchanges[one]) == 1}
     able = [
-        _able(line, wrote.get(digest, ()), named.get(line.commit, ()))
+        _possible_origins(line, wrote.get(digest, ()), named.get(line.commit, ()))
         for line, digest in zip(lines, hashes, strict=True)
     ]
-    chosen = [_chosen(lines, able, bare, at) if one else None for at, one in enumerate(able)]
-    result = _with_short_ones(lines, chosen, [len(text) >= MIN_LINE_BYTES for text in bare])
-    return [one or _named_one(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
+    chosen = [_likeliest_writer(lines, able, bare, at) if one else None for at, one in enumerate(able)]
+    result = _with_short_lines(lines, chosen, [len(text) >= MIN_LINE_BYTES for text in bare])
+    return [one or _only_named_writer(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
 
 
-def _named_one(
+def _only_named_writer(
     line: CodeLine, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
 ) -> LineWriter | None:
     """Return the only session that the line's commit names, with its last edit of the file before the commit."""
@@ -322,14 +294,13 @@ def _named_one(
         return None
     (row,) = rows
     several = [(relative(edit.file, tops), seconds(edit.moment), LineWriter(row, edit)) for edit in edits.get(row, ())]
-    able = [writer for exact, writer in _able(line, several, rows) if exact]
+    able = [writer for exact, writer in _possible_origins(line, several, rows) if exact]
     return max(able, key=lambda one: one.edit.moment, default=None)
 
 
-def _by_line(
+def _edits_by_line_hash(
     edits: Mapping[int, Sequence[Authored]], wanted: set[bytes], tops: Collection[str]
 ) -> Mapping[bytes, Sequence[tuple[str, float, LineWriter]]]:
-    """Return, by the hash of each wanted line, the edits that contain it, each with its file and time in seconds."""
     found: defaultdict[bytes, list[tuple[str, float, LineWriter]]] = defaultdict(list)
     for session, several in edits.items():
         for edit in several:
@@ -341,13 +312,12 @@ def _by_line(
     return found
 
 
-def _able(
+def _possible_origins(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """Return the edits in `wrote` that can be the origin of a committed line: those made before the commit.
+    """Return the edits in `wrote` before the line's commit, each with True if it changed the line's own file.
 
-    Each comes with True if it changed the line's own file. If the commit's message names sessions (`named`), only their
-    edits are returned.
+    If the commit's message names sessions (`named`), only their edits are returned.
     """
     if line.by_bot and not named:
         return []
@@ -359,12 +329,12 @@ def _able(
     ]
 
 
-def _chosen(
+def _likeliest_writer(
     lines: Sequence[CodeLine], able: Sequence[Sequence[tuple[bool, LineWriter]]], bare: Sequence[bytes], at: int
 ) -> LineWriter | None:
     """Return the writer of the line at index `at`: the session that wrote most of the nearby lines of the same commit.
 
-    `able` has each line's possible edits, `bare` its text as it is compared with edits.
+    `able` has the possible edits of each line, `bare` each line's text as it is compared with edits.
     """
     commit = lines[at].commit
     places = range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1))
@@ -381,13 +351,13 @@ def _chosen(
     return None
 
 
-def _with_short_ones(
+def _with_short_lines(
     lines: Sequence[CodeLine], chosen: Sequence[LineWriter | None], tells: Sequence[bool]
 ) -> list[LineWriter | None]:
-    """Return the writer of each line, also of lines that are too short to compare with edits.
+    """Return the writer of each line, also of short lines, which are not compared with edits.
 
-    A short line belongs to the session of the nearest long lines above and below it, if these agree and no other commit
-    is between them.
+    A short line belongs to the session that wrote the nearest long lines above and below it, if they have one writer
+    and are of the same commit.
     """
     result = list(chosen)
     runs: list[list[int]] = []
@@ -406,16 +376,6 @@ def _with_short_ones(
             if not tells[at] and not lines[at].by_bot and len(sessions) == 1:
                 result[at] = near[0]
     return result
-
-
-def relative(file: str, tops: Collection[str]) -> str:
-    """Return a file's path relative to the repository, of which `tops` are directories; other paths are unchanged.
-
-    A file in a worker's worktree counts as a file of the repository that contains the worktree.
-    """
-    top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
-    name = file if top is None else file[len(top.rstrip("/")) + 1 :]
-    return name.split("/", 2)[-1] if name.startswith(f"{FOLDER}/") else name
 
 
 def seconds(moment: str) -> float:

@@ -32,13 +32,13 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import quoted
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
-from smart_fork.finding.code_authors import SKEW, named_in, objects, relative, seconds, sessions_named, writers_of
-from smart_fork.finding.git_blame import CodeLine, Range, blamed, committed
+from smart_fork.finding.answer import CommitsMade, MadeCommit
+from smart_fork.finding.code_authors import SKEW, named_in, objects, seconds, sessions_named, writers_of
+from smart_fork.finding.code_lines import CodeLine, Range, blamed, committed
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.finding.session_view import CommitsMade, MadeCommit
 from smart_fork.repository.git import Repository
-from smart_fork.repository.history import recognized, tops
+from smart_fork.repository.project_places import recognized, relative, tops
 from smart_fork.system.processes import Processes
 
 #: The numbers of commits after a session's beginning, and of files in its commits, that are examined.
@@ -63,7 +63,7 @@ _Landed = tuple[CodeLine, int, int]
 def commits_of(
     rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
 ) -> tuple[dict[str, CommitsMade], bool]:
-    """Return the commits of each session by its id, and True if all commits since the first session began were
+    """Map each session's id to its commits. Also return True if all commits since the first session's beginning were
     examined.
 
     Commits of all branches count, merges do not.
@@ -71,7 +71,7 @@ def commits_of(
     Raises:
         ProgramFailed: git takes longer than `FIND_SECONDS`.
     """
-    names, left = _candidates(rows, store, there)
+    names, left = _candidate_commits(rows, store, there)
     if not names:
         return {row.session_id: CommitsMade(0, (), 0, ()) for row in rows}, True
     lines = committed(there, names)
@@ -99,17 +99,14 @@ def commits_of(
             if session in counts or session in named:
                 landed[session].append((line, counts[session], of))
         files |= {line.name: commit for line, session in wrote if session in landed}
-    today, files_left = _today(files, landed, store, scope, there)
+    today, files_left = _lines_in_head(files, landed, store, scope, there)
     unseen = [f"{left} later commits were not looked at"] if left else []
     unseen += [f"{files_left} files were not looked at"] if files_left else []
     return {id_: _commits_made(landed[row], today[row], unseen) for id_, row in ids.items()}, not left
 
 
 def _ancestry(there: Repository) -> Callable[[str, str], bool]:
-    """Return a function that says if one commit is in the history of another.
-
-    Git is asked about the first `MAX_PAIRS` pairs of commits. For all further pairs the answer is True.
-    """
+    """Return a function that says if a commit is in the history of another; True after `MAX_PAIRS` questions to git."""
     known: dict[tuple[str, str], bool] = {}
 
     def is_before(before: str, after: str) -> bool:
@@ -128,19 +125,17 @@ def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine
         MadeCommit(line.commit, line.date, quoted(line.subject, SUBJECT_CHARACTERS), lines, of)
         for line, lines, of in newest[:MAX_LISTED_COMMITS]
     )
-    ranges = [f"{one.name}:{one.first}-{one.last}" for one in _ranges(today)]
+    ranges = [f"{one.name}:{one.first}-{one.last}" for one in _joined_ranges(today)]
     places = tuple(quoted(one, SUBJECT_CHARACTERS) for one in ranges[:MAX_PLACES])
     more = [f"{len(ranges) - len(places)} more places in HEAD"] if len(ranges) > len(places) else []
     lines_today = sum(bool(line.text.strip()) for _, line in today)
     return CommitsMade(len(newest), commits, lines_today, places, "; ".join([*unseen, *more]))
 
 
-def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
-    """Return the commits that may contain work of these sessions, oldest first, and how many further ones were left
-    out.
+def _candidate_commits(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
+    """Return commits that may contain work of these sessions, oldest first, and how many further ones were left out.
 
-    Such a commit is later than the first session's beginning. Its message names a session, or it changes a file that a
-    session edited.
+    Their messages name a session, or they change a file that a session edited.
     """
     if not rows:
         return [], 0
@@ -148,30 +143,29 @@ def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> 
     files = {relative(file, within) for one in edited.values() for file in one.files}
     inside = sorted(file for file in files if file[:1] != "/" and os.path.normpath(file) == file and file.isprintable())
     since = _since(min((row.started for row in rows), key=seconds))
-    found = dict(_walked(there, since, "--fixed-strings", *(f"--grep={row.session_id}" for row in rows), "--"))
+    found = dict(_logged_commits(there, since, "--fixed-strings", *(f"--grep={row.session_id}" for row in rows), "--"))
     if inside:
-        found |= dict(_walked(there, since, "--stdin", given=os.fsencode("\n".join(("--", *inside, "")))))
+        found |= dict(_logged_commits(there, since, "--stdin", given=os.fsencode("\n".join(("--", *inside, "")))))
     oldest = sorted(found, key=lambda name: found[name])
     return oldest[:MAX_COMMITS], max(0, len(oldest) - MAX_COMMITS)
 
 
-def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
-    """Yield name and time of each commit that ``git log`` lists with the options `how` and standard input `given`."""
+def _logged_commits(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
     done = there.git(*_WALK, *how, given=given, seconds=FIND_SECONDS)
     for line in done.stdout.decode("ascii", "replace").splitlines() if done.ok else ():
         name, _, moment = line.partition(" ")
         yield name, int(moment)
 
 
-def _today(
+def _lines_in_head(
     files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
 ) -> tuple[Mapping[int, list[tuple[str, CodeLine]]], int]:
-    """Return the lines in HEAD that each session wrote, each with its file, and the number of files not examined.
+    """Return each session's lines in HEAD with their files, and the number of files that were not examined.
 
     `files` maps each file that the sessions' commits changed to the last of these commits.
     """
     until = time.monotonic() + BLAME_SECONDS
-    names = list(dict.fromkeys(_names_now(there, files, until)))
+    names = list(dict.fromkeys(_names_in_head(there, files, until)))
     found, left = list[tuple[str, CodeLine]](), len(names)
     for name in names[:MAX_FILES]:
         if (wait := until - time.monotonic()) <= 0:
@@ -189,11 +183,10 @@ def _today(
     return today, left
 
 
-def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
-    """Yield the name that each of these files has in HEAD; the old name if the file was not renamed.
+def _names_in_head(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
+    """Yield the name of each file in HEAD. `files` maps each old name to a commit that has it.
 
-    `files` maps each old name to a commit that has it. Renames are looked up until `until`, a value of
-    `time.monotonic`.
+    Renames are looked up until `until`, a value of `time.monotonic`.
     """
     renamed: dict[tuple[str, str], str] = {}
     for commit in dict.fromkeys(files.values()):
@@ -204,8 +197,7 @@ def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Ite
     return (renamed.get((commit, name), name) for name, commit in files.items())
 
 
-def _ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
-    """Join lines of code with consecutive numbers to ranges of lines."""
+def _joined_ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
     for (name, _), several in groupby(enumerate(lines), key=lambda one: (one[1][0], one[1][1].number - one[0])):
         numbers = [line.number for _, (_, line) in several]
         yield Range(name, numbers[0], numbers[-1])
@@ -220,9 +212,9 @@ log = logging.getLogger(__name__)
 
 
 def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) -> Mapping[str, CommitsMade]:
-    """Return the commits of each session by its id; sessions without one are missing. If anything fails, return none.
+    """Map sessions' ids to their commits, in the repository of `directory`. Sessions without commits are missing.
 
-    `directory` is in the repository to search.
+    If the commits cannot be determined, return an empty mapping.
     """
     if not directory or not index_db().exists():
         return {}
@@ -237,10 +229,7 @@ def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) ->
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
 ) -> tuple[Mapping[str, CommitsMade], bool]:
-    """Return the commits of each indexed session by its id, and True if git examined all commits.
-
-    `directory` is in the repository to search.
-    """
+    """Return what `commits_of` returns, for the indexed ones of these sessions in the repository of `directory`."""
     folder = Path(WorkDirectory(directory).now)
     there = Repository.open(folder, processes)
     with opened() as store:
@@ -306,15 +295,15 @@ def _note_new(store: Store, project: Project, there: Repository, patience: float
     if not last and set(now) <= set(tips):
         return
     known = "".join(f"^{tip}\n" for tip in tips).encode()
-    names = dict(_walked(there, _since(store.began(scope, 0)[1]), "--ignore-missing", "--stdin", given=known))
+    names = dict(_logged_commits(there, _since(store.began(scope, 0)[1]), "--ignore-missing", "--stdin", given=known))
     if last and tips:  # a session that is read later than its commits were made
-        names |= dict(_walked(there, _since(began), "--"))
+        names |= dict(_logged_commits(there, _since(began), "--"))
     newest = sorted(names, key=lambda name: -names[name])[:MAX_NEW]
     for start in range(0, len(newest), BATCH):
         if progress:
             progress("commits", start, len(newest))
         with only_writer(patience):
-            store.add_commits([*_came_of(newest[start : start + BATCH], store, scope, there)])
+            store.add_commits([*_sessions_of_commits(newest[start : start + BATCH], store, scope, there)])
     store.set_meta(key, " ".join((str(last or row), *now)))
 
 
@@ -323,8 +312,10 @@ def _since(began: str) -> str:
     return f"--since=@{int(max(first, _FIRST)) if math.isfinite(first) else _FIRST}"
 
 
-def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
-    """Yield each session that made one of the commits `names`: its row number, the commit, and the commit's message."""
+def _sessions_of_commits(
+    names: Sequence[str], store: Store, scope: Scope, there: Repository
+) -> Iterator[tuple[int, str, str]]:
+    """Yield the sessions (row numbers) that made the commits `names`, each with the commit and its message."""
     lines, named = committed(there, names), named_in(names, store, scope, there)
     rows = {commit: set(sessions) for commit, sessions in named.items()}
     made = zip(lines, writers_of(lines, store, scope, there, named=named), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -15,7 +16,7 @@ from indexer.store.base import Placement, Searchable, SessionRow, Similarities
 from smart_fork import provenance
 from smart_fork.display_text import quoted
 from smart_fork.finding.query import Matches, Query, QueryWords, is_of_this_branch, names_of, words_of
-from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
+from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, Score, exchange_parts, fork_point, weigh
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
 
 if TYPE_CHECKING:
@@ -37,9 +38,13 @@ THIS_BRANCH_WEIGHT = 1.5
 CHANGED_FILE_WEIGHT = 0.5
 
 
+#: The beginning of a line about an action that changes files.
+_EDITS = re.compile(r"^edit \S", re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The passage of a session that answers the question best. `similarity` is its highest cosine to a phrasing."""
+    """The passage of a session that answers a question best. `similarity` is its cosine to the nearest phrasing."""
 
     strength: float
     place: Placement
@@ -48,11 +53,12 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """The evidence for the sessions that may be shown; mappings have row numbers of sessions as keys.
+    """The evidence that sessions answer a question. Mappings have row numbers of sessions as keys.
 
-    `dropped` counts sessions without an id or directory. `exchanges` and `point` (the exchange, a prompt with its
-    answer, to fork after) are set for a question about one session. `weighed` are the searched terms by phrasing, with
-    weights. `strange` (0…1) says how few of the question's names are known to any session.
+    `dropped` counts sessions without an id or directory. For a question about one session, `exchanges` has the evidence
+    for each exchange (a prompt with its answer), and `point` is the exchange to fork after. `weighed` has the search
+    terms of each phrasing with their weights. `strange` (0…1) is high if few sessions know the question's file and code
+    names.
     """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
@@ -65,6 +71,10 @@ class Gathered:
     weighed: Sequence[Mapping[str, float]] = ()
     strange: float = 0.0
 
+    def scores(self, *, words: bool = True) -> dict[int, Score]:
+        """Return the points of each session, before rivals lower its chance. `words` is true if words were searched."""
+        return weigh(self.phrasings, words=words)
+
 
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
     """Gather all evidence for ranking sessions: by the question's words if `words`, by its `vectors` unless `None`."""
@@ -74,20 +84,22 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """Gather the evidence as `gather` does, with words of known weights. Without `wording`, no words are searched."""
+    """Gather evidence as `gather` does, by the words of `wording`; without it, only by `vectors`."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query)
-    reached = _reach(store, query, similarities, wording, own)
+    reached = _first_candidates(store, query, similarities, wording, own)
     family = families(reached.rows.values())
     room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
     if room >= CROWDED_FAMILIES:
-        reached = _reach(store, query, similarities, wording, own, room=room)
+        reached = _first_candidates(store, query, similarities, wording, own, room=room)
         family = families(reached.rows.values())
     found = Gathered(families=family, weighed=wording.phrasings if wording else ())
     allowed, found.dropped = admitted(reached.rows.values(), query)
     found.sessions = without_askers(store, allowed, query) if query.scope.session is None else allowed
     places = [
-        one for one in reached.places if one.session in found.sessions and _counts(found.sessions[one.session], one)
+        one
+        for one in reached.places
+        if one.session in found.sessions and _is_evidence(found.sessions[one.session], one)
     ]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
     of_sessions = reached.sessions.rows | reached.commits.rows
@@ -95,8 +107,8 @@ def gather_more(
     there = {place.chunk for place in places}
     chunk_words = [_only(scores, there) for scores in reached.chunks.scores]
     session_words = [_only(scores, telling) for scores in reached.sessions.scores]
-    found.passages = _passages(places, chunk_words, reached.near)
-    evidence = _evidence(places, telling, session_words, chunk_words, reached.commits.scores)
+    found.passages = _strongest_passages(places, chunk_words, reached.near)
+    evidence = _evidence_by_words(places, telling, session_words, chunk_words, reached.commits.scores)
     by_meaning = [evidence[number] for number in query.embedded]
     for place in places:
         for one, cosine in zip(by_meaning, reached.near.get(place.chunk, ()), strict=False):
@@ -107,12 +119,12 @@ def gather_more(
             found_of.chunks = compared.get(row, 0)
             found_of.only_asked = found.sessions[row].only_asked
     if similarities:
-        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own, room=room)
+        _store_all_cosines(store, similarities, found.sessions, evidence, by_meaning, own=own, room=room)
     if query.scope.session is not None:
-        _find_point(store, found, chunk_words, by_meaning)
+        _store_fork_point(store, found, chunk_words, by_meaning)
     coverage = [Coverage()] * len(evidence)
     if wording:
-        found.strange = _set_work(wording, query, found.sessions, evidence)
+        found.strange = _store_work(wording, query, found.sessions, evidence)
         coverage = _coverage(wording, session_words, chunk_words, reached.commits.scores, evidence, room=room)
     found.phrasings = [
         Phrased(
@@ -126,7 +138,7 @@ def gather_more(
     return found
 
 
-class _Reached(NamedTuple):
+class _FirstCandidates(NamedTuple):
     """The first candidates of a search: matches by words, nearest passages with cosines (`near`), sessions (`rows`)."""
 
     near: Mapping[int, Sequence[float]]
@@ -137,11 +149,11 @@ class _Reached(NamedTuple):
     rows: Mapping[int, SessionRow]
 
 
-def _reach(
+def _first_candidates(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
-) -> _Reached:  # fmt: skip
-    """Find the first candidates of a search, `room` times as many as usual, without the caller's passages (`own`)."""
+) -> _FirstCandidates:  # fmt: skip
+    """Find the first candidates of a search, `room` times as many as usual, without the caller's passages `own`."""
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
@@ -151,7 +163,7 @@ def _reach(
     by_commit = wording.matches("commits", round(WORD_SESSIONS * room)) if wording else nothing
     places = store.placements((near.keys() | by_chunk.rows) - set(own))
     rows = store.sessions({place.session for place in places} | by_session.rows | by_commit.rows)
-    return _Reached(near, by_chunk, by_session, by_commit, places, rows)
+    return _FirstCandidates(near, by_chunk, by_session, by_commit, places, rows)
 
 
 def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:
@@ -183,15 +195,15 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
     return allowed, dropped
 
 
-def _counts(session: SessionRow, place: Placement) -> bool:
-    """Return False for a last prompt without an answer or action: such a passage is no evidence for its session."""
+def _is_evidence(session: SessionRow, place: Placement) -> bool:
+    """Return False for a passage of a session's last prompt if nothing followed that prompt: it is no evidence."""
     return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 
-def _passages(
+def _strongest_passages(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
 ) -> dict[int, Passage]:
-    """Return each session's strongest passage, by the words' scores in each phrasing and the cosines (`near`)."""
+    """Return each session's best passage, by the scores of `words` in each phrasing and the cosines in `near`."""
     by_words: defaultdict[int, float] = defaultdict(float)
     for scores in words:
         most = max(scores.values(), default=0.0) or 1.0
@@ -211,7 +223,7 @@ def _passages(
     }
 
 
-def _find_point(
+def _store_fork_point(
     store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> None:  # fmt: skip
@@ -223,19 +235,24 @@ def _find_point(
         best = found.passages[row]
         if places:
             found.exchanges = exchange_parts(places, words, similar, changing)
-        place = fork_point(places, words, similar, changing) or best.place
+        place = fork_point(places, words, similar, found.exchanges) or best.place
         found.point = place.exchange
         cosines = [one[place.position] for one in similar if place.position in one]
         found.passages = found.passages | {row: Passage(best.strength, place, max(cosines, default=None))}
 
 
-def _evidence(
+def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
+    """Return the numbers of the exchanges (prompts with their answers) whose passages have lines about edits."""
+    return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
+
+
+def _evidence_by_words(
     places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
     chunks: Sequence[Mapping[int, float]], commits: Sequence[Mapping[int, float]],
 ) -> list[dict[int, Evidence]]:  # fmt: skip
     """Return, for each phrasing, the evidence by words for each session that any phrasing found.
 
-    `telling` are the sessions found by the words of their whole text.
+    `telling` are the sessions for which the words of the whole session count.
     """
     evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
     for place in places:
@@ -249,13 +266,13 @@ def _evidence(
     return [{row: own[number] for row, own in evidence.items()} for number in range(len(sessions))]
 
 
-def _set_work(
+def _store_work(
     wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
 ) -> float:
-    """Store in `evidence` how much each session worked on the question's files and on the current branch.
+    """Store in `evidence` how much each session worked on the question's files and the current branch.
 
-    Return how strange the question's names are: near 1 if few sessions worked on them. A branch counts the more, the
-    fewer sessions worked on it.
+    A branch with few sessions counts more. Return how strange the question's names are: near 1 if few sessions know
+    them.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH_WEIGHT * (1 - len(here) / max(1, len(evidence[0])))
@@ -268,14 +285,14 @@ def _set_work(
     return strange
 
 
-def _compare_all(
+def _store_all_cosines(
     store: Searchable, similarities: Similarities, sessions: Mapping[int, SessionRow],
     evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
     own: Collection[int], room: float,
 ) -> None:  # fmt: skip
-    """Store in `evidence` the cosines of all passages of the most promising sessions, not only of the nearest passages.
+    """Store in `evidence` the cosines of all passages of the most promising sessions.
 
-    The passages `own` are known to the caller and left out. `room` multiplies the number of sessions.
+    The caller's passages `own` are left out. `room` multiplies the number of sessions.
     """
 
     def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
@@ -292,7 +309,7 @@ def _compare_all(
     similar = {row: [one[row].similar for one in by_meaning] for row in partly}
     ended = [row for row in partly if sessions[row].answered is not None]
     left_out = {
-        (row, one.position) for row in ended for one in store.placements_of(row) if not _counts(sessions[row], one)
+        (row, one.position) for row in ended for one in store.placements_of(row) if not _is_evidence(sessions[row], one)
     }
     missing = [
         (row, position, chunk)
@@ -309,7 +326,7 @@ def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
     commits: Sequence[Mapping[int, float]], evidence: Sequence[Mapping[int, Evidence]], *, room: float,
 ) -> list[Coverage]:  # fmt: skip
-    """Return the share of each phrasing's words in its best sessions, passages and commits; store titles' shares."""
+    """Return the share of each phrasing's words in its best session, passage and commit; store the shares in titles."""
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share
@@ -327,7 +344,9 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
-    """Return the passages to embed first for a question: its best matches by words, and their sessions' beginnings."""
+    """Return the passages to embed first for a question: its best matches by words, and the first passages of the best
+    sessions.
+    """
     words = QueryWords(store, query)
     begin: list[int] = []
     for row in words.matches("sessions", FOUND_SESSIONS).rows:
@@ -352,14 +371,9 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
     """
     sessions = list(sessions)
     own = {one.session_id: family_of(one) for one in sessions}
-    above = _above(own)
-    return {one.row: _first(own[one.session_id], above) for one in sessions}
-
-
-def _above(own: dict[str, str]) -> dict[str, str]:
-    """Map each family that began with a hand-over to the family of the session handed over."""
     told = (one for one in provenance.handovers() if not one.merged and not one.copied and one.session_id in own)
-    return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
+    above = {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
+    return {one.row: _first(own[one.session_id], above) for one in sessions}
 
 
 def _first(family: str, above: dict[str, str]) -> str:
@@ -371,7 +385,7 @@ def _first(family: str, above: dict[str, str]) -> str:
 
 
 def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
-    """Return the sessions that share content with `session`, but are no forks of it: it was handed over or merged."""
+    """Return the sessions of other families that share content with `session`, through a hand-over or a merge."""
     ties = [{one.session_id, one.source_session_id} for one in provenance.handovers()]
     if not ties:
         return ()
@@ -386,9 +400,10 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
 
 
 def known_to(store: Searchable, query: Query) -> set[int]:
-    """Return the passages that the asking session knows: its own, and those of its relatives that repeat its content.
+    """Return the passages that the asking session knows: its own, and equal content of its relatives.
 
-    All of a shared exchange (a prompt with its answer) counts as known; of the last one, only identical passages.
+    All passages of an exchange (a prompt with its answer) that both contain count as known; of the last such exchange,
+    only equal passages.
     """
     if query.caller is None:
         return set()
@@ -434,13 +449,13 @@ def without_askers(store: Searchable, rows: Mapping[int, SessionRow], query: Que
 
 
 def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
-    if not _only_asked(store, one, other, asked):
+    if not _adds_nothing(store, one, other, asked):
         return False
-    return other.turns < one.turns or not _only_asked(store, other, one, asked)
+    return other.turns < one.turns or not _adds_nothing(store, other, one, asked)
 
 
-def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
-    """Return True if `one` adds nothing to `other` but questions to smart-fork, or a prompt without consequences.
+def _adds_nothing(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
+    """Return True if `one` adds nothing to `other` but questions to smart-fork, or a last prompt without consequences.
 
     Such a prompt has no answer, or repeats a phrasing in `asked` and led to no action.
     """
@@ -463,9 +478,7 @@ ASKED_CHARACTERS = 300
 
 
 def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
-    """Return the first passage of an exchange (a prompt with its answer), its prompt, and the prompt masked and
-    shortened.
-    """
+    """Return an exchange's first passage, its prompt, and the prompt masked and shortened."""
     place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
     if place is None:
         return None, "", ""

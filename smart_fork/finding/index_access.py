@@ -1,4 +1,4 @@
-"""Opens the index, and explains errors."""
+"""Opens the index, and converts its errors to errors that say what to do."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from smart_fork.errors import IndexUnavailable, advice
 
 
 class _OfThread(threading.local):
-    """The index of one thread: `store` during a use; between two uses `between`, with its file's inode. `held` closes
-    it.
-    """
+    """The open index of one thread: `store` during a use, `between` (with its file's inode) until the next use."""
 
     store: Store | None = None
     between: tuple[Store, int] | None = None
@@ -30,7 +28,7 @@ _index = _OfThread()
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Keep the index open inside the block, so that repeated uses of `opened` open it only once."""
+    """Keep the index open inside the block: each use of `opened` in the block gets the same index."""
     if _index.held is not None:
         yield
         return
@@ -70,9 +68,7 @@ def opened() -> Iterator[Store]:
 
 
 def _kept(using: ExitStack) -> Store | None:
-    """Return the index that `kept_open` keeps open, unless another file has replaced it. `using` closes it after an
-    error.
-    """
+    """Return the index that `kept_open` keeps open, unless its file was replaced. `using` closes it after an error."""
     between, _index.between = _index.between, None
     if _index.held is None or between is None:
         return None

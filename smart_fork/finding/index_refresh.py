@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import orjson
@@ -21,8 +21,8 @@ from indexer.log_changes import VERSION, Progress, Report
 from indexer.pipeline import is_of_another
 from indexer.project import Project
 from indexer.refresh import embed_first, read_changed, read_changes
-from indexer.runs import LastRun, next_run
-from indexer.safe_files import index_db, index_root, private_dir, state_home
+from indexer.runs import FailedLog, LastRun
+from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, SeenFile
@@ -30,12 +30,12 @@ from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
+from indexer.values import Value, record, value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import duration, printable
 from smart_fork.errors import SmartForkError, advice
-from smart_fork.finding.answer import BrokenLog, Covered, Held, Indexed, IndexStatus
+from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import found_by_words
-from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
 from smart_fork.system.processes import Processes
@@ -57,10 +57,9 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(slots=True)
 class Engine:
-    """The models and time limits of a search.
+    """The models and time limits of a search. `progress` receives the steps of long work.
 
-    `progress` receives the steps of long work. `unfinished` is called with the project to index first, if work is left
-    and this process has no indexer.
+    `unfinished` gets the project to index first, if work is left and this process has no indexer.
     """
 
     embedder: Embedder
@@ -79,10 +78,10 @@ class Engine:
 
 
 class Refreshed(NamedTuple):
-    """The state of the index after an update.
+    """The state of the index after an update. `unread` are the changed logs that were not read, `left` is their number.
 
-    `left` counts the changed logs that were not read; it is `None` if no log was read, and `problem` says why. `unread`
-    are these logs. `absent` says why there is no embedding model. `background` describes the indexing that continues.
+    If the update read no log, `left` is `None`, and `problem` says why. `absent` says why there is no embedding model.
+    `background` describes the indexing that continues.
     """
 
     left: int | None
@@ -93,7 +92,9 @@ class Refreshed(NamedTuple):
     unread: Sequence[LogFile] = ()
 
     def new(self, store: Store, query: Query) -> int:
-        """Return the number of logs that were never read and may belong to the question's project and agents."""
+        """Return the number of unread logs that are not in the index and may belong to the question's project and
+        agents.
+        """
         root = query.scope.project.root if query.scope.project else ""
         agents = {one.agent for one in self.unread}.intersection(query.agents)
         here = {name: READERS[name].place_of(root) if root else "" for name in agents}
@@ -125,9 +126,9 @@ def refresh(
 
     def look() -> list[LogFile]:
         if session is None:
-            return read_changes(store, READERS, project, seconds, _telling(engine))[1]
+            return read_changes(store, READERS, project, seconds, _loading_early(engine))[1]
         paths = [str(path) for path in READERS[session[0]].locate(session[1])]
-        return read_changed(store, READERS, paths, seconds, _telling(engine))  # the other logs answer nothing
+        return read_changed(store, READERS, paths, seconds, _loading_early(engine))  # the other logs answer nothing
 
     try:
         left = look() if session or not isinstance(engine.embedder, SharedEmbedder) else engine.embedder.left(look)
@@ -153,8 +154,8 @@ def refresh(
     return Refreshed(len(left), absent=absent, background=said, seconds_left=round(seconds), unread=left)
 
 
-def _telling(engine: Engine) -> Progress:
-    """Return a progress callback that also begins to load the model if many logs are read."""
+def _loading_early(engine: Engine) -> Progress:
+    """Return a progress callback that also begins to load the embedding model if many logs are read."""
 
     def told(stage: str, done: int, total: int) -> None:
         if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
@@ -166,7 +167,7 @@ def _telling(engine: Engine) -> Progress:
 
 
 def continue_indexing(engine: Engine, project: Project | None) -> bool:
-    """Index the remaining logs and passages in the background, `project` first. Return True if that was started."""
+    """Index the remaining logs and passages in the background, `project` first. Return False if nothing can do that."""
     if engine.indexer is not None:
         engine.indexer.run_soon(project)
     elif engine.unfinished:
@@ -183,10 +184,10 @@ def makes_vectors(engine: Engine, state: Refreshed) -> bool:
 
 
 def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
-    """Embed passages for a question within the time limit, first those that match its words.
+    """Embed passages for a question within the time limit; passages that match its words come first.
 
-    Return why there is no model (else empty), and the passages embedded in a second. If a background process does the
-    rest, only the first passage after each prompt is embedded; if this process has an indexer, none.
+    Return the reason why there is no model (else empty), and the speed in passages a second. If a detached process
+    embeds the rest, embed only the first passage after each prompt; if this process has an indexer, embed nothing.
     """
     if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
         return "", 0.0
@@ -200,7 +201,7 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
         made = embed_first(
             store, engine.embedder, query.scope, engine.embed_seconds, engine.progress,
             only_first=engine.unfinished is not None,
-            wanted=_wanted(store, query),
+            wanted=_passages_to_embed_first(store, query),
         )  # fmt: skip
         return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
     except IndexBusyError:
@@ -216,10 +217,10 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
 def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
     counts = store.counts(query.scope)
     if counts.embedded < counts.chunks:
-        indexer.put_first(query.scope.project, _wanted(store, query))
+        indexer.put_first(query.scope.project, _passages_to_embed_first(store, query))
 
 
-def _wanted(store: Store, query: Query) -> frozenset[int]:
+def _passages_to_embed_first(store: Store, query: Query) -> frozenset[int]:
     """Return the passages to embed first: those that match the question's words; none if words cannot be searched."""
     try:
         return found_by_words(store, query)
@@ -241,11 +242,11 @@ EARLY_THRESHOLD = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
-    """Return the shares of passages with an embedding. `counts` are the numbers of passages in `scope`."""
+    """Return the shares of passages in `scope` that have an embedding. `counts` are the numbers of these passages."""
     if counts.embedded == counts.chunks:
         return Covered(1.0, 1.0)
     number, embedded = store.first_passages(scope)
-    return Covered(_share(embedded, number), _share(counts.embedded, counts.chunks))
+    return Covered(_share_rounded_down(embedded, number), _share_rounded_down(counts.embedded, counts.chunks))
 
 
 def doubt(shares: Covered) -> float:
@@ -263,10 +264,8 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
     """
     if not new:
         return ""
-    unread, among = (
-        f"{new:,} of {new + sessions:,} logs here are not read yet",
-        "the session you mean may be among them.",
-    )
+    unread = f"{new:,} of {new + sessions:,} logs here are not read yet"
+    among = "the session you mean may be among them."
     if not scored:
         return f"{unread}: {among}"
     return f"{unread}, so no chance is known: {among} Scores are lower until they are read."
@@ -283,7 +282,7 @@ def early_notice(shares: Covered) -> str:
     )
 
 
-def _share(part: int, whole: int) -> float:
+def _share_rounded_down(part: int, whole: int) -> float:
     """Return part / whole, rounded down: only if `part` equals `whole`, the result is 1."""
     return math.floor(1000 * part / whole) / 1000 if whole else 1.0
 
@@ -335,43 +334,6 @@ def index_in_background(project: Project | None) -> None:
 # Content of the index, for people and for ``index_status``.
 
 
-def index_status() -> IndexStatus:
-    """Return the counts, freshness and unreadable logs of the index. A missing index is created; no log is read."""
-    with opened() as store:
-        counts = store.counts()
-        unread = len(unread_logs(store, READERS))
-        return IndexStatus(
-            index=str(index_db()), exports=str(index_root()), bytes=index_db().stat().st_size,
-            model=store.meta("model") or None, logs=counts.files, unread_logs=unread, sessions=counts.sessions,
-            chunks=counts.chunks, embedded=counts.embedded, covered=covered(store, counts),
-            complete=not unread and counts.embedded == counts.chunks, updated_at=counts.updated_at or None,
-            last_run=LastRun.of(store), next_run=next_run(store, datetime.now(UTC)), skipped=counts.skipped,
-            erased=not store.owes_erasing(), broken_lines=counts.broken_lines,
-            broken_logs=_broken_logs(store.broken_logs()), passed_over=passed_over(store),
-        )  # fmt: skip
-
-
-def indexed(store: Store, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
-    """Summarize an index run from its `report`, with the content of the index after the run.
-
-    `before` has the logs as the index knew them: it shows which logs were read. The caller adds the total time.
-    """
-    counts = store.counts()
-    read = {path for path, _ in store.seen().items() - before.items()}
-    broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
-    return Indexed(
-        **asdict(report), index=Held(**asdict(counts), covered=covered(store, counts)), engine=engine,
-        broken_logs=_broken_logs(broken), passed_over=passed_over(store),
-    )  # fmt: skip
-
-
-def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
-    return tuple(
-        BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
-        for path, number, first in rows
-    )
-
-
 @runtime_checkable
 class Beginning(Protocol):
     """The interface of an embedder that can load its model in the background."""
@@ -385,3 +347,56 @@ def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
     seen = store.seen()
     files = (file for agent in adapters for file in agent.discover())
     return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
+
+
+# The report of an index run.
+
+
+@value
+class BrokenLog(Value):
+    """A session log with undecodable lines. `first` has some of them as ``[line, reason]``."""
+
+    path: str
+    lines: int
+    first: tuple[tuple[int | str, ...], ...]
+
+
+@record
+class Held(Counts):
+    """The content of the index after an index run: the counts, and the shares of passages with an embedding."""
+
+    covered: Covered
+
+
+@dataclasses.dataclass(kw_only=True)
+class Indexed(Report):
+    """The report of an index run, and the content of the index after the run."""
+
+    total_seconds: float = 0.0
+    index: Held
+    engine: str
+    broken_logs: tuple[BrokenLog, ...]
+    passed_over: tuple[FailedLog, ...]
+
+
+def indexed(store: Store, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
+    """Summarize an index run from its `report`, with the content of the index after the run.
+
+    `before` maps logs to their state before the run: logs with another state now were read. The caller adds the total
+    time.
+    """
+    counts = store.counts()
+    read = {path for path, _ in store.seen().items() - before.items()}
+    broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
+    return Indexed(
+        **asdict(report), index=Held(**asdict(counts), covered=covered(store, counts)), engine=engine,
+        broken_logs=broken_logs_of(broken), passed_over=passed_over(store),
+    )  # fmt: skip
+
+
+def broken_logs_of(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
+    """Return the broken logs in rows of the index, with the first three of the lines that each row lists."""
+    return tuple(
+        BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
+        for path, number, first in rows
+    )

@@ -21,8 +21,8 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.display_text import shown
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
+from smart_fork.finding.code_lines import parsed, touched_by
 from smart_fork.finding.evidence import relatives
-from smart_fork.finding.git_blame import parsed, touched_by
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import SOON_SECONDS, Engine, Refreshed, embed_some, refresh
 from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this_branch, plain
@@ -31,13 +31,20 @@ from smart_fork.finding.remote_search import RemoteSearch
 from smart_fork.finding.request import FindRequest, SearchEngine, configured_engine, current_project, further
 from smart_fork.finding.search import QuestionEmbeddings, check_comparable
 from smart_fork.finding.session_notes import marked, tag
-from smart_fork.repository.git import Repository, paths
-from smart_fork.repository.history import AboutProject, branch_at, described
+from smart_fork.repository.git import Repository
+from smart_fork.repository.project_places import AboutProject, described
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry
 
 log = logging.getLogger(__name__)
+
+#: Git's arguments for the subjects of the last commits that are not on a trunk, and the seconds git may take.
+_LANDED = (
+    "log", "--max-count=3", "--no-merges", "--no-show-signature", "--no-color", "--format=%s", "HEAD", "--not",
+    *(f"--{where}{one}" for one in TRUNKS for where in ("branches=", "remotes=*/")),
+)  # fmt: skip
+_LANDED_SECONDS = 0.5
 
 
 class ProjectIndex:
@@ -76,12 +83,12 @@ class ProjectIndex:
 
     @cached_property
     def search_program(self) -> SearchEngine | None:
-        """Return the external search program that replaces the index, if one is configured."""
+        """Return the external search program (such as qmd) that replaces the index, if one is configured."""
         return configured_engine(self.engine.environment)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Close the index at the end of the block, after running embeddings have ended."""
+        """Close the index at the end of the block, after all running embeddings have ended."""
         with reporting_loading(self.engine.progress), self._held:
             try:
                 yield
@@ -111,7 +118,9 @@ class ProjectIndex:
         return self._store
 
     def scope(self, asked: FindRequest) -> Scope:
-        """Return which sessions a request searches: those of the project, the agents and, if given, the tag."""
+        """Return the scope of a request (the sessions to search): those of the project and the agents, with the tag if
+        given.
+        """
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope
@@ -128,7 +137,7 @@ class ProjectIndex:
         return self.relevant(asked.query(
             self.scope(asked), everywhere=self.project is None, caller=caller, hidden=own | withheld,
             relatives=relatives(self.store, caller) if caller else (), directory=self.directory,
-            **self.pointed_at(asked.intent),
+            **self.branch_fields(asked.intent),
         ))  # fmt: skip
 
     def relevant(self, query: Query) -> Query:
@@ -136,15 +145,28 @@ class ProjectIndex:
         if len(query.intent.split()) < LONG_WORDS:
             return query
         if query.intent not in self._relevant:
-            from smart_fork.finding.instructions import without_instructions  # only long questions need it
+            from smart_fork.finding.instruction_filter import without_instructions  # only long questions need it
 
             with suppress(ModelUnavailableError):
                 self._relevant[query.intent] = without_instructions(query.intent, self.engine.embedder)
         return replace(query, relevant=self._relevant.get(query.intent, ""))
 
-    def pointed_at(self, intent: str) -> dict[str, str]:
-        """Return the query's fields about the current branch, if there is a project; see `_pointed_at`."""
-        return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
+    def branch_fields(self, intent: str) -> dict[str, str]:
+        """Return the query's fields about the current branch: its name; and if `intent` means it, its commits.
+
+        They are empty without an intent, or if all projects are searched.
+        """
+        if not self.project or not intent:
+            return {}
+        branch = Repository.branch_at(self.directory)
+        if not branch or branch in TRUNKS or not is_of_this_branch(intent):
+            return {"branch": branch}
+        try:
+            done = Repository.open(self.directory, self.engine.processes).git(*_LANDED, seconds=_LANDED_SECONDS)
+        except (SmartForkError, OSError) as error:  # the answer is good without
+            log.info("the commits of the branch are not known: %s", error)
+            return {"branch": branch}
+        return {"branch": branch, "landed": " ".join(done.stdout.decode("utf-8", "replace").replace("\0", " ").split())}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Refreshed:
         """Update the index for a request, and embed some passages for it. Logs are only read by the first call."""
@@ -166,7 +188,7 @@ class ProjectIndex:
         return state
 
     def embeddings(self, texts: Sequence[str]) -> QuestionEmbeddings:
-        """Return the object that embeds these texts. Equal texts get one object, so that they are embedded once."""
+        """Return the embeddings of these texts, which may not be made yet. Equal texts share one object."""
         return self._embeddings.setdefault(tuple(texts), QuestionEmbeddings(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
@@ -183,7 +205,7 @@ class ProjectIndex:
         return [vectors[text] for text in texts]
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
-        """Begin to embed an intent and its other phrasings (`also`), and open the index, for a later question."""
+        """Prepare a later question: begin to embed its intent and the other phrasings `also`, and open the index."""
         if (words := plain(intent)) and index_db().exists():
             self._begin((words, *further(words, also)))
             with suppress(IndexUnavailable), self.index():
@@ -250,8 +272,6 @@ def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutPro
 MAX_CHANGED = 64
 #: The seconds that git may take to list the uncommitted files.
 CHANGED_SECONDS = 0.5
-#: New files are not listed: that would walk through every folder.
-_CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
 
 
 def with_files(query: Query, code: Code, processes: Processes) -> Query:
@@ -264,30 +284,8 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
     if given or project is None or not project.git:
         return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
     try:
-        done = Repository.open(query.directory, processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
+        changed = Repository.open(query.directory, processes).changed_files(CHANGED_SECONDS)
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("what is changed is not known: %s", error)
         return query
-    changed = paths(done) if done.ok else []
     return replace(query, in_play=tuple(changed)) if len(changed) <= MAX_CHANGED else query
-
-
-#: Git's arguments for the subjects of the last commits that are not on a trunk, and the seconds git may take.
-_LANDED = (
-    "log", "--max-count=3", "--no-merges", "--no-show-signature", "--no-color", "--format=%s", "HEAD", "--not",
-    *(f"--{where}{one}" for one in TRUNKS for where in ("branches=", "remotes=*/")),
-)  # fmt: skip
-_LANDED_SECONDS = 0.5
-
-
-def _pointed_at(intent: str, directory: Path, processes: Processes) -> dict[str, str]:
-    """Return the query's fields about the current branch: its name and, if `intent` means it, its commits' subjects."""
-    branch = branch_at(directory)
-    if not branch or branch in TRUNKS or not is_of_this_branch(intent):
-        return {"branch": branch}
-    try:
-        done = Repository.open(directory, processes).git(*_LANDED, seconds=_LANDED_SECONDS)
-    except (SmartForkError, OSError) as error:  # the answer is good without
-        log.info("the commits of the branch are not known: %s", error)
-        return {"branch": branch}
-    return {"branch": branch, "landed": " ".join(done.stdout.decode("utf-8", "replace").replace("\0", " ").split())}

@@ -24,6 +24,7 @@ from indexer.masking import Masked, beginning, mask
 from indexer.safe_files import index_root, private_dir, replace_file, state_home
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
 from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.finding.request import (
@@ -33,7 +34,6 @@ from smart_fork.finding.request import (
     RankedDocument,
     Ranking,
     collection_of,
-    collections,
 )
 from smart_fork.system.processes import Completed, Processes
 
@@ -91,11 +91,6 @@ def location_of(result: dict[str, Any]) -> str:
     return _field(result, _LOCATIONS)
 
 
-def text_of(result: dict[str, Any]) -> str:
-    """Return the text that a search result quotes from its document."""
-    return _field(result, _TEXTS)
-
-
 def _values(text: str) -> list[Any]:
     """Return the outermost JSON values in a text that also has other lines; raise `NotJson` for an unfinished one."""
     found, position = [], 0
@@ -148,7 +143,7 @@ _NUMBERED = re.compile(r"^\s*\d+\s*[:│|]\s?")
 _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set SMART_FORK_QMD_COMMAND to it."
 
 
-def _exported(agent: AgentName) -> bool:
+def _has_exports(agent: AgentName) -> bool:
     """Return True if the agent's sessions have exports. Otherwise qmd is not asked: each of its calls takes 0.25 s."""
     return any(index_root().glob(f"{agent}/*"))
 
@@ -200,10 +195,10 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Create the `missing` collections (an agent's exports) in qmd, have qmd read all exports, and store `stamp` as
-        read.
+        """Have qmd read all exports, and store `stamp` as read. First create the `missing` collections (one for each
+        agent).
 
-        Deleted content is erased from qmd's index. Return False if that failed.
+        Return False if content that was deleted from exports is left in qmd's index.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -243,8 +238,8 @@ class Qmd:
         listed = without_steering(done.text)
         return [
             agent
-            for agent, name in collections().items()
-            if _exported(agent) and not re.search(rf"^[\s*•-]*{re.escape(name)}(?=[\s:(,]|$)", listed, re.MULTILINE)
+            for agent in filter(_has_exports, AGENTS.readable())
+            if not re.search(rf"^[\s*•-]*{re.escape(collection_of(agent))}(?=[\s:(,]|$)", listed, re.MULTILINE)
         ]
 
     def _stamp(self) -> str:
@@ -267,11 +262,11 @@ class Qmd:
             except ProgramFailed as error:
                 failed.append(str(error))
             else:
-                return Ranking(tuple(documents), way, "; ".join(failed), dropped, _said(way, failed))
-        return Ranking((), None, "; ".join(failed), said=_said(None, failed))
+                return Ranking(tuple(documents), way, "; ".join(failed), dropped, _answer_fields(way, failed))
+        return Ranking((), None, "; ".join(failed), said=_answer_fields(None, failed))
 
     def _found(self, way: EngineMode, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
-        """Return the documents that a qmd command (`way`) finds, if needed many, and the number of other results."""
+        """Return the exports that a qmd command (`way`) finds, and the number of other results."""
         documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
             try:
@@ -283,7 +278,7 @@ class Qmd:
     def _ranked(self, way: EngineMode, question: EngineQuestion, wanted: int) -> tuple[list[RankedDocument], int, bool]:
         documents: list[RankedDocument] = []
         results, more = 0, False
-        for agent in filter(_exported, question.agents):
+        for agent in filter(_has_exports, question.agents):
             found = self._results(_COMMANDS[way], agent, question.intent, wanted)
             if way == "lexical" and not found:
                 found = self._by_words(agent, question, wanted)
@@ -304,11 +299,20 @@ class Qmd:
             for result in self._results("search", agent, word, wanted):
                 place = location_of(result)
                 best.setdefault(place, result)
-                total[place] = total.get(place, 0.0) + (_score(result) or 0.0) + 1e-6
+                total[place] = total.get(place, 0.0) + (_valid_score(result) or 0.0) + 1e-6
         return [best[place] | {"score": total[place] / len(words)} for place in best]
 
     def _results(self, command: str, agent: AgentName, intent: str, wanted: int) -> list[dict[str, Any]]:
-        argv = [command, "-c", collection_of(agent), "--json", "-n", str(wanted), "--", _query(command, intent)]
+        argv = [
+            command,
+            "-c",
+            collection_of(agent),
+            "--json",
+            "-n",
+            str(wanted),
+            "--",
+            _without_operators(command, intent),
+        ]
         done = self._run(argv, self._seconds())
         if not done.ok:
             raise ProgramFailed(_failure(command, done))
@@ -327,14 +331,14 @@ class Qmd:
         left = MAX_LOOKUPS
         for result in found:
             place = location_of(result)
-            if (export := _export(agent, place)) is None:
+            if (export := _export_at(agent, place)) is None:
                 continue
-            session_id = _owner(agent, export)
+            session_id = _session_of_export(agent, export)
             if session_id is None and place.startswith("qmd://") and left:
                 left -= 1
                 session_id = self._looked_up(agent, place)
             if session_id:
-                yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
+                yield RankedDocument(agent, session_id, _valid_score(result), _HUNK.sub("", _field(result, _TEXTS)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
         """Return the session id in the export `place`, whose name qmd has changed; `None` without an id."""
@@ -345,7 +349,9 @@ class Qmd:
         lines = [_NUMBERED.sub("", line) for line in done.text.splitlines()[: HEADER_LINES + 4]] if done.ok else []
         # qmd puts a line of its own, and another such line, before the header.
         beginnings = [number for number, line in enumerate(lines) if line.strip() == "---"][:2]
-        return next((who for number in beginnings if (who := _named(agent, "\n".join(lines[number:])))), None)
+        return next(
+            (who for number in beginnings if (who := _session_in_header(agent, "\n".join(lines[number:])))), None
+        )
 
     # -- the program -----------------------------------------------------------------------------------------------
 
@@ -390,16 +396,14 @@ class Qmd:
         return "qmd_not_available", (_INSTALL, have_it_read, "Ask again once indexing has completed.")
 
 
-def _query(command: str, intent: str) -> str:
-    """Return `intent` on one line, without what the qmd command reads as operators (query types, negations)."""
+def _without_operators(command: str, intent: str) -> str:
     text = " ".join(intent.split())
     if command == "search":
         return _NEGATED.sub("", text) or text
     return _TYPED.sub(r"\1 ", text)
 
 
-def _said(way: EngineMode | None, failed: list[str]) -> dict[str, Any]:
-    """Return an answer's fields about qmd: the successful command (`way`), and the failures of earlier ones."""
+def _answer_fields(way: EngineMode | None, failed: list[str]) -> dict[str, Any]:
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 
 
@@ -412,7 +416,7 @@ def _quoted(said: str, characters: int) -> Masked:
     return printable(beginning(mask(said), characters))
 
 
-def _score(result: Mapping[str, Any]) -> float | None:
+def _valid_score(result: Mapping[str, Any]) -> float | None:
     """Return the score of a search result, cut to 0…1; `None` if it has no valid score."""
     score = result.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
@@ -420,7 +424,7 @@ def _score(result: Mapping[str, Any]) -> float | None:
     return min(1.0, max(0.0, float(score))) if abs(score) <= 1e300 else None  # NaN compares as false
 
 
-def _export(agent: AgentName, place: str) -> Path | None:
+def _export_at(agent: AgentName, place: str) -> Path | None:
     """Return the export that qmd names as `place`; `None` outside the folder of the agent's exports."""
     if place.startswith("qmd://"):
         collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
@@ -437,7 +441,7 @@ def _export(agent: AgentName, place: str) -> Path | None:
     return index_root() / agent / name if plain else None
 
 
-def _owner(agent: AgentName, export: Path) -> str | None:
+def _session_of_export(agent: AgentName, export: Path) -> str | None:
     """Return the id of the session that an export belongs to; `None` if the file is missing or no export."""
     try:
         if export.is_symlink() or not export.is_file():
@@ -446,11 +450,11 @@ def _owner(agent: AgentName, export: Path) -> str | None:
             head = file.read(HEADER_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):  # a name too long, half a character
         return None
-    session_id = _named(agent, head)
+    session_id = _session_in_header(agent, head)
     return session_id if session_id and export_path(agent, session_id) == export else None
 
 
-def _named(agent: AgentName, text: str) -> str | None:
+def _session_in_header(agent: AgentName, text: str) -> str | None:
     """Return the session id in the header of an export's `text`; `None` if the header names another agent."""
     header = parse_front_matter(text)
     return header.get("session_id") if header.get("agent", agent) == agent else None

@@ -1,6 +1,6 @@
-"""Converts a question to a full-text query, and defines the values of a search: query, candidates, word matches.
+"""The query of a search: its words as quoted full-text terms, and its scope.
 
-Every word is quoted: nothing that a person types can be an operator.
+Every word is quoted, so that no text becomes an operator.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from indexer.export import PieceRole
 from indexer.lazy import dataclass
-from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
+from indexer.store.base import HavingTable, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import is_empty
-from smart_fork.finding.answer import Mode
-from smart_fork.finding.ranking import Score
-from smart_fork.finding.session_view import WroteLines
+from smart_fork.finding.ranking import RIVALS
 
 #: Only the beginning of a longer question is used.
 MAX_CHARACTERS = 4000
@@ -205,7 +201,7 @@ class Code:
     """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, `changes`, or a `pull`
     request.
 
-    `changes` is True for the caller's uncommitted changes, or the text of a patch.
+    `changes` is the text of a patch, or True for the uncommitted changes.
     """
 
     lines: Sequence[str] = ()
@@ -220,13 +216,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Query:
-    """A checked question to the index. `intent` is its text, `also` has it in other words; all phrasings are used.
+    """A checked question to the index. `intent` is its text; `also` are other phrasings of it, which are searched too.
 
     `everywhere` means all projects. `caller` is the session that asks, `relatives` are other sessions that share
-    content with it. `hidden` sessions are never found. `doubt` are points that every session loses while embeddings are
+    content with it. `hidden` sessions are never found. `doubt` are points that each session loses while embeddings are
     missing. `read` is the share of logs that were read. `relevant` is the intent without instructions on how to work.
-    `landed` has the subjects of the commits of `branch`. `in_play` are the files being worked on; `given` is true if
-    the caller named them. `directory` is where the question is asked.
+    `landed` has the subjects of the commits of `branch`. `in_play` are the files being worked on; with `given`, the
+    caller named them. `directory` is the directory of the question.
     """
 
     intent: str
@@ -249,6 +245,11 @@ class Query:
     directory: Path = Path()
 
     @property
+    def to_server(self) -> Query:
+        """Return the query for a server, which needs results for all rivals."""
+        return replace(self, limit=max(self.limit, RIVALS))
+
+    @property
     def known_families(self) -> frozenset[str]:
         """Return the families (a session and its forks) of the session that asks and of its relatives."""
         return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
@@ -259,17 +260,19 @@ class Query:
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:
-        """Return the texts to search with: the question, with words of the current branch if it means that; others."""
+        """Return the texts to search with. If the question refers to the current branch, the first has the branch's
+        words too.
+        """
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
 
     @cached_property
     def embedded(self) -> tuple[int, ...]:
-        """Return the indexes of the phrasings that are also compared by meaning: the person's own and the shortest
+        """Return the indexes of the phrasings that are also compared by meaning: the first, and the shortest other
         sentence.
 
-        One embedding takes most of a question's time. A second one helps if the model does not know the person's
-        language. For a question about one session all phrasings are embedded.
+        One embedding takes most of a question's time. A second one helps if the model does not know the language of the
+        first. For a question about one session, all phrasings are embedded.
         """
         others = range(1, len(self.phrasings))
         if self.scope.session is not None:
@@ -282,58 +285,8 @@ class Query:
         return tuple(self.phrasings[number] for number in self.embedded)
 
     def _meaning_and_size(self, number: int) -> tuple[bool, int]:
-        """Return the sort key of phrasing `number`: whole sentences first, then shorter texts."""
         text = self.phrasings[number]
         return len(text.split()) < SENTENCE_WORDS, len(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A session that a search found, with its score, the passage that answers best (`text`), and the asked words in it.
-
-    `why` explains the score before reranking, if the built-in engine gave it. `lines` are the passage's first and last
-    line in the session's Markdown export. `asked` are all words of the `phrasings`. `voices` says where in the text
-    another speaker begins. `wrote` is the session's part of the asked code.
-    """
-
-    session: SessionRow
-    score: float
-    place: Placement | None
-    text: str
-    words: tuple[str, ...]
-    near: float | None
-    family: tuple[SessionRow, ...]
-    why: Score | None
-    lines: tuple[int, int] | None = None
-    asked: tuple[str, ...] = ()
-    voices: Sequence[tuple[int, PieceRole | None]] | None = None
-    phrasings: tuple[str, ...] = ()
-    wrote: WroteLines | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The sessions that a search found (`hits`, best first), how they were found, and failures.
-
-    `dropped` counts sessions without an id or directory. `said` are an external engine's fields for the answer.
-    `rivals` are the families (a session and its forks) that lower each other's chance, with their points. `weighed` are
-    the searched terms by phrasing, with their weights.
-    """
-
-    hits: tuple[Candidate, ...]
-    mode: Mode
-    error: str = ""
-    dropped: int = 0
-    rerank_error: str = ""
-    engine: str = "builtin"
-    said: Mapping[str, Any] = field(default_factory=dict)
-    rivals: Mapping[str, float] = field(default_factory=dict)
-    weighed: Sequence[Mapping[str, float]] = ()
-
-    @property
-    def fallback_used(self) -> bool:
-        """Return True if the best way of searching failed, so that another one found the sessions."""
-        return bool(self.error)
 
 
 # The words of a question. Each is searched once, and counts for every phrasing that contains it.
@@ -352,9 +305,9 @@ class Matches:
 
 
 class QueryWords:
-    """The search terms of each phrasing of a question, weighted by rarity, to find rows of the index in its scope.
+    """The search terms of a question's phrasings, weighted by rarity. They find rows of the index in the query's scope.
 
-    `weighed` are terms and weights that another search with equal phrasings has computed for its own scope.
+    `weighed` are the terms and weights if another search with equal phrasings has computed them.
     """
 
     def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
@@ -367,9 +320,9 @@ class QueryWords:
     def matches(self, table: WordTable, limit: int) -> Matches:
         """Return the `limit` rows of an index table that match the words best."""
         best = self._store.match_words(table, self._terms, self._scope, limit)
-        return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
+        return Matches(frozenset(hit.row for hit in best), self._scores_of_phrasings(table, best))
 
-    def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
+    def _scores_of_phrasings(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
         """Return each phrasing's BM25 scores of the `best` rows: the sums of its own terms' scores."""
         if len(self.phrasings) == 1:
             return (dict(best),)
@@ -385,7 +338,8 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """Return, for each phrasing, the share (0…1) of its words in its `most` best rows of an index table.
+        """Return, for each phrasing, the share (0…1) of its words in each of its best rows of an index table, at most
+        `most` rows.
 
         Rare words weigh more. `scores` are each phrasing's scores by row.
         """
@@ -395,11 +349,11 @@ class QueryWords:
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
-        """Return how much each session worked on each phrasing's file and code names, and how strange the names are.
+        """Return how much each session worked on the names of files and code in each phrasing, and how strange these
+        names are.
 
-        The first value has a mapping from sessions to shares (0…1) for each phrasing, and a last one for the files
-        being worked on. Rare names weigh more. The second value (0…1) is high if sessions worked on few of the
-        question's names.
+        The first value maps sessions to shares (0…1) for each phrasing, and at last for the files being worked on. The
+        second value (0…1) is high if sessions worked on few of the first phrasing's names. Rare names weigh more.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
@@ -427,7 +381,10 @@ def _weighed(store: Searchable, phrasings: Sequence[str]) -> list[dict[str, floa
     asked = [terms_of(text) for text in phrasings]
     counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
     return [
-        {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
+        {
+            term: _weight(count, everything)
+            for term, count in _counts_or_prefix_counts(terms, counts, store.sessions_with).items()
+        }
         for terms in asked
     ]
 
@@ -436,13 +393,10 @@ def _weight(count: int, everything: int) -> float:
     return math.log((everything - count + 0.5) / (count + 0.5) + 1)
 
 
-def _known(
+def _counts_or_prefix_counts(
     terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
 ) -> Mapping[str, int]:
-    """Return the number of sessions with each term.
-
-    If one or two terms are given and no session has them, count sessions with words that begin like them.
-    """
+    """Return the number of sessions with each term; if one or two terms have none, count words that begin like them."""
     known = {term: counts[term] for term in terms}
     if len(known) > MAX_NAME_TERMS or any(known.values()):
         return known

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -43,11 +42,11 @@ MAX_ASKED_CHANCE, MAX_UNNAMED_CHANCE = 0.2, 0.45
 class Parts(NamedTuple):
     """The evidence for a session, one number for each kind of evidence; or the points for each kind.
 
-    `session_words` is the session's BM25 divided by the best session's, times the share of the question's words in the
-    best session; `passage_words` and `commits` likewise, of passages and commit messages. `title` is the share of the
-    question's words in the title, `work` the share of named files and code names that the session worked on. `files` is
-    the share of the files being worked on that it edited. `nearest` is the cosine of its best passages, `whole` the
-    mean of all.
+    `session_words` is the session's BM25 score divided by the best session's, times the share of the question's words
+    in the best session. `passage_words` and `commits` are the same for passages and commit messages. `title` is the
+    share of the question's words in the title, `work` the share of the named files and code names that the session
+    worked on, and `files` the share of the files being worked on that it edited. `nearest` is the cosine of its best
+    passages, `whole` the mean of all.
     """
 
     session_words: float = 0.0
@@ -65,9 +64,9 @@ SILENT = Parts()
 
 
 class Weights(NamedTuple):
-    """The points that each kind of evidence is worth (`worth`), for a value of 1.
+    """The points (`worth`) for each kind of evidence at the value 1.
 
-    With `nothing` points, it is as likely that the session is meant as that none is.
+    A session with `nothing` points is as likely to be meant as no session at all.
     """
 
     worth: Parts
@@ -123,7 +122,7 @@ class Coverage(NamedTuple):
 class Phrased:
     """The evidence that one phrasing of the question found for each session, and the `coverage` of its words.
 
-    `embedded` is true if it was also compared by meaning, `named` if it is one word or contains a code name.
+    `embedded` is true if it was also compared by meaning. `named` is true if it is a single word or has a code name.
     """
 
     evidence: Mapping[int, Evidence]
@@ -133,11 +132,10 @@ class Phrased:
 
 
 class Score(NamedTuple):
-    """The points for a session by kind of evidence, and the points `against` it, which the function `share` raises for
-    rivals.
+    """The points for a session by kind of evidence, and the points `against` it. Rivals raise the latter: see `share`.
 
-    `speaking` is the evidence that each phrasing found, `worth` the points for a value of 1. `shares` says how much of
-    each kind of evidence one phrasing contributes.
+    `speaking` is the evidence from each phrasing, `worth` the points for a value of 1, `shares` the weight of one
+    phrasing in the mean over all phrasings.
     """
 
     points: Parts
@@ -165,7 +163,7 @@ class Score(NamedTuple):
         return tuple(_points(self.worth, map(mul, one, self.shares)) for one in self.speaking)
 
     def doubted(self, doubt: float, read: float = 1.0) -> Score:
-        """Return the score with `doubt` more points against the session, and at most `read` times its chance."""
+        """Return the score with `doubt` more points against the session, and then its chance multiplied by `read`."""
         doubted = self._replace(against=self.against + doubt)
         return doubted if read >= 1 else doubted.at_most(max(read * doubted.chance, 1e-12))
 
@@ -218,7 +216,9 @@ def strongest(leads: Mapping[str, float]) -> dict[str, float]:
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """Return each session's score, lowered by the points of the `rivals`, which are families (session and forks)."""
+    """Return each session's score with points against it for the `rivals` (families with their points) except its own
+    family.
+    """
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -228,7 +228,9 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def with_rivals(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return the score of a session of `family`, lowered by the families `rivals` instead of those in `before`."""
+    """Return the score of a session of `family`, computed for other rivals: `before` maps the former families to
+    points.
+    """
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
@@ -237,10 +239,10 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
 
 
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool = False) -> dict[int, Parts]:
-    """Return the evidence for each session as numbers that can be compared between questions.
+    """Return the evidence for each session in numbers that are comparable between questions.
 
-    If the question names code (`named`) and no passage has the name, the words of the whole session count for its
-    passages: the name is then in a command's output or a list of files.
+    If the question names code (`named`) that is in no passage, the words of the whole session count for its passages:
+    the name is then in a command's output or a list of files.
     """
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
     whole = {session: coverage.session * one.words / most_words for session, one in evidence.items()}
@@ -264,15 +266,15 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
 
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
-    """Return, for each kind of evidence, the share of one of all phrasings; by meaning, of the `embedded` ones."""
+    """Return the weight of one phrasing in the mean over all; by meaning, in the mean over the `embedded` ones."""
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
 def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
     """Return the points of one session from its evidence (`speaking`) in each phrasing of the question.
 
-    `shares` says how much one phrasing contributes. `similar` is true if a passage has an embedding, `words` if words
-    were searched.
+    `shares` has the weight of one phrasing. `similar` is true if a passage has an embedding, `words` if words were
+    searched.
     """
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
@@ -293,7 +295,7 @@ def _whole(one: Evidence) -> float:
 
 
 def best_of(values: Collection[float]) -> float:
-    """Return the highest value, averaged with the next highest ones; 0 stands for each missing one."""
+    """Return the highest value, averaged with the next highest ones. A missing next value counts as 0."""
     if not values:
         return 0.0
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
@@ -309,11 +311,11 @@ def best_of(values: Collection[float]) -> float:
 
 
 class PointParts(NamedTuple):
-    """The evidence that an exchange (a prompt with its answer) is the one to fork after.
+    """The evidence that a fork should end with an exchange (a prompt with its answer).
 
-    `nearest` is the cosine of its best passages, `words` its matching words. `talk` is how much the session spoke about
-    the question so far, `late` the position; both relative to the session's maximum. `pending` is 1 if the next
-    exchange changes files, which counts against this one.
+    `nearest` is the cosine of its best passages, `words` its matching words. `talk` is the amount of talk about the
+    question so far, `late` the position; both relative to the session's maximum. `pending` is 1 if the next exchange
+    changes files, which counts against this one.
     """
 
     nearest: float
@@ -339,37 +341,34 @@ class ExchangeEvidence:
     @property
     def fits(self) -> bool:
         """Return True if the session probably answers the question, or if the chance is unknown."""
-        return self.score is None or self.score >= MIN_NAMED_SCORE
+        return not self.low_score
+
+    @property
+    def low_score(self) -> str:
+        """Return the score and the minimum, such as "0.01, below 0.05", if the score is too low; else an empty text."""
+        low = self.score is not None and self.score < MIN_NAMED_SCORE
+        return f"{score_in_words(self.score or 0.0)}, below {MIN_NAMED_SCORE:.2f}" if low else ""
 
 
 #: The share of the talk about the question that an exchange inherits from the exchange before.
 KEPT_TALK = 0.6
-#: The beginning of a line about an action that changes files.
-_EDITS = re.compile(r"^edit \S", re.MULTILINE)
-
-
 WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)
-
-
-def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
-    """Return the numbers of the exchanges (prompts with their answers) whose passages have lines about edits."""
-    return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
 
 
 def fork_point(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
-    changing: Collection[int],
+    parts: Mapping[int, PointParts],
 ) -> Placement | None:  # fmt: skip
     """Return the best passage of the exchange (a prompt with its answer) after which a fork knows all that is asked.
 
     `places` are all passages of the session, in order. `words` has each phrasing's scores by passage, `similar` each
-    embedded phrasing's cosines by position. `changing` are the exchanges that change files.
+    embedded phrasing's cosines by position. `parts` are the results of `exchange_parts`.
     """
     if not places:
         return None
     points = {
         exchange: sum(worth * value for worth, value in zip(WORTH, speaking, strict=True))
-        for exchange, speaking in exchange_parts(places, words, similar, changing).items()
+        for exchange, speaking in parts.items()
     }
     chosen = max(points, key=lambda exchange: (points[exchange], exchange))
     own = [place for place in places if place.exchange == chosen]
@@ -415,11 +414,10 @@ def exchange_parts(
 
 
 def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
-    """Return why a fork that the agent makes itself lacks a passage: "compaction" or "gap"; empty if it has the
-    passage.
+    """Return why the agent's own fork lacks a passage: "compaction" or "gap"; empty if it has the passage.
 
-    The last compaction dropped the first `forgotten` turns, and the passage if its exchange `ends` before. The agent
-    also does not load turns before turn `gap`.
+    The last compaction dropped the first `forgotten` turns, and with them an exchange that `ends` before. The agent
+    does not load turns before turn `gap` either.
     """
     if ends is not None and ends < forgotten:
         return "compaction"
@@ -443,3 +441,8 @@ def percent(score: float) -> str:
     if score < 0.01:
         return "< 1 %"
     return "> 99 %" if score > 0.99 else f"{score:.0%}".replace("%", " %")
+
+
+def score_in_words(score: float) -> str:
+    """Format a score from 0 to 1 with two digits, rounded down."""
+    return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"

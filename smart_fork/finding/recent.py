@@ -71,7 +71,7 @@ def recent_sessions(
     names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
     pinned = set[LogFile]()
     if listed is not None:
-        files, pinned = _as_listed(files, names, listed)
+        files, pinned = _filtered(files, names, listed)
     files = list(_promising(files, project, names))
     host = project if listed is not None else None
     indexed = _indexed(files, host)
@@ -101,10 +101,10 @@ def recent_sessions(
     return Recent(list(found.values()), len(hidden - found.keys()), odd)
 
 
-def _as_listed(
+def _filtered(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
-    """Return the logs that pass a list's filters, those of pinned sessions first, and the set of these."""
+    """Return the logs that pass the filters `listed`, pinned ones first. Also return the pinned ones as a set."""
 
     def having(mark: str) -> set[LogFile]:
         sessions = marked(mark)
@@ -120,12 +120,11 @@ def _as_listed(
 
 
 def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
-    """Return `files` with the copies of a session's log directly behind the original log."""
     of_name: defaultdict[str, dict[Path, LogFile]] = defaultdict(dict)
-    names = Counter(_name(file) for file in files)
+    names = Counter(_file_name(file) for file in files)
     for file in files:
-        if names[_name(file)] > 1:
-            of_name[_name(file)][file.path] = file
+        if names[_file_name(file)] > 1:
+            of_name[_file_name(file)][file.path] = file
     places: dict[LogFile, tuple[LogFile, ...]] = {}
     for same in of_name.values():
         reader = adapters[next(iter(same.values())).agent]
@@ -134,7 +133,7 @@ def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentNa
     return [one for file in files for one in places.get(file, (file,))]
 
 
-def _name(file: LogFile) -> str:
+def _file_name(file: LogFile) -> str:
     """Return a log's file name. It is equal for all logs of one session."""
     return file.location.rpartition("/")[2]
 
@@ -142,7 +141,7 @@ def _name(file: LogFile) -> str:
 def _promising(
     files: Sequence[LogFile], project: Project | None, adapters: Mapping[AgentName, AgentAdapter]
 ) -> Iterator[LogFile]:
-    """Yield the first `MAX_LOOKED_AT` logs, and as many further ones from folders named after the project."""
+    """Yield the first `MAX_LOOKED_AT` logs, and as many later ones from folders that are named after the project."""
     here = {name: agent.place_of(project.root) if project else "" for name, agent in adapters.items()}
     own = 0
     for number, file in enumerate(files):
@@ -174,9 +173,9 @@ def _sessions(
 
 
 def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
-    """Return the indexed session of each unchanged log by its path, `None` for a log without a session.
+    """Map unchanged logs (paths) to their indexed sessions, or to `None` if a log holds no session.
 
-    A session that began elsewhere and worked in `project` is represented by its work there, even if its log has grown.
+    A session that began elsewhere is represented by its work in `project`, even if its log has grown.
     """
     try:
         if not index_db().exists():
@@ -240,7 +239,7 @@ def list_recent(
 
 
 def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
-    """Return the files in log folders that are named like logs but are none, with reasons; limited clients get none."""
+    """Return files that are named like logs but are none, with reasons; none for a client limited to projects."""
     return tuple(
         FailedLog(printable(path), why)
         for agent in (() if call_context.limited() else adapters)
@@ -250,7 +249,7 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Return the files in log folders that hold no session, with reasons; none for a client limited to projects."""
+    """Return files in log folders that hold no session, with reasons: `odd` ones, and logs that were read in vain."""
     read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
@@ -267,15 +266,15 @@ MIN_SHARE = 0.6
 def gone_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = ()
 ) -> tuple[GonePrompt, ...]:
-    """Return one prompt of each session that its agent deleted before smart-fork read it: agents also keep prompts
+    """Return one prompt of each session that its agent deleted before smart-fork read it: agents keep prompts
     elsewhere.
 
-    Without `phrasings`, these are the newest; with `phrasings`, those with most of their words, best first.
+    Without `phrasings`, the newest prompts; with `phrasings`, those with most of their words, best first.
     """
     found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
     for agent in agents:
         try:
-            for one in _of_unknown(agent, project):
+            for one in _prompts_of_deleted(agent, project):
                 found.setdefault((agent, one.session_id), []).append(one)
         except (IndexUnavailable, OSError) as error:  # the answer is good without
             log.info("prompts of sessions that are gone are not known: %s", error)
@@ -299,7 +298,7 @@ def gone_prompts(
     )
 
 
-def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
+def _prompts_of_deleted(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
     """Yield the prompts that an agent keeps of sessions that have no log and are not indexed, forgotten or running."""
     kept = AGENTS[agent].prompts
     if kept is None:

@@ -1,7 +1,7 @@
 """Searches another place, such as a team's server, beside the local index, and merges the results.
 
-The server weighs the evidence for its sessions. This machine then computes all chances: a strong local session lowers
-the chance of a weak remote one. A score means the same for both.
+The server computes the points of its sessions. This machine then computes the chances of all sessions together: a
+strong local session lowers the chance of a weak remote one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
@@ -17,13 +17,14 @@ from indexer.store.base import Placement, SessionRow
 from indexer.store.sqlite import Store
 from smart_fork.display_text import printable
 from smart_fork.finding.answer import TeamFound, TeamState
+from smart_fork.finding.candidates import Candidate, Candidates
 from smart_fork.finding.evidence import family_of
-from smart_fork.finding.query import Candidate, Candidates, Query, words_of
-from smart_fork.finding.quotations import matched_words, snippet
+from smart_fork.finding.hit import Hit, Lineage, Match, Origin, Price
+from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.ranking import Parts, Score, share, shares_of_phrasings, strongest, weigh_one, with_rivals
+from smart_fork.finding.result_snippets import matched_words, snippet
 from smart_fork.finding.results import match_of, notice_of, title
 from smart_fork.finding.search import QuestionEmbeddings
-from smart_fork.finding.session_view import Hit, Lineage, Match, Origin, Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class RemotePassage:
 class RemoteSession:
     """A session that a team's server found.
 
-    `local_id` is the id of its copy here, if any. `family` is its family (a session and its forks) on the server.
-    `weighed` is its score before local sessions lower it.
+    `local_id` is the id of its copy on this machine, if any. `family` is its family (a session and its forks) on the
+    server. `weighed` is its score before rivals lower it.
     """
 
     origin: Origin
@@ -64,6 +65,21 @@ class RemoteSession:
     passage: RemotePassage | None = None
     local_id: str = ""
 
+    @classmethod
+    def received(
+        cls, origin: tuple[str, str, str], speaking: Iterable[Mapping[str, float]], passage: Mapping[str, Any] | None,
+        *, similar: bool, embedded: bool, **facts: Any,
+    ) -> RemoteSession:  # fmt: skip
+        """Return a session from the server's answer. `origin` has the server, the owner, and the session's id there.
+
+        `speaking` is the evidence in each phrasing of the question. `similar` says whether the session has a known
+        embedding, `embedded` whether the question has.
+        """
+        parts = [Parts(**one) for one in speaking]
+        shares = shares_of_phrasings(len(parts), min(len(parts), 2) if embedded else 0)
+        weighed = weigh_one(parts, shares, similar=similar, words=True)
+        return cls(Origin(*origin), weighed=weighed, passage=RemotePassage(**passage) if passage else None, **facts)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteAnswer:
@@ -73,6 +89,11 @@ class RemoteAnswer:
     state: TeamState | None = None
     error: str = ""
 
+    @classmethod
+    def of(cls, hits: Iterable[RemoteSession], *state: Any) -> RemoteAnswer:
+        """Return the answer with these sessions and the values of a `TeamState`."""
+        return cls(tuple(hits), TeamState(*state))
+
     def answer_alone(self, query: Query, *, snippets: bool) -> TeamFound:
         """Return the server's sessions as a whole answer, without local ones. Call it only if the server answered."""
         assert self.state is not None  # noqa: S101 - it has
@@ -81,18 +102,6 @@ class RemoteAnswer:
             query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits),
             count=len(hits), results=hits, team=self.state,
         )  # fmt: skip
-
-
-def weighed_there(
-    speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
-) -> Score:
-    """Return the score of a session on the server from its evidence in each phrasing, computed like a local session's.
-
-    `similar` says whether the session has a known embedding, `embedded` whether the question has.
-    """
-    shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if embedded else 0)
-    given = [Parts(**one) for one in speaking]
-    return weigh_one(given, shares, similar=similar, words=True)
 
 
 class RemoteSearch(Protocol):
@@ -111,7 +120,7 @@ class RemoteSearch(Protocol):
         """Return the ids of local sessions to hide: the owner of their content withdrew it (took it back)."""
 
     def taken_out(self) -> bool:
-        """Remove content that its owner withdrew (took back) from local sessions. Return True if there was any."""
+        """Remove withdrawn (taken back) content from local sessions. Return True if there was any."""
 
     @property
     def auto_fork(self) -> bool:
@@ -122,7 +131,7 @@ class RemoteSearch(Protocol):
 class MergedCandidates:
     """Local and remote sessions that a search found, with their final scores.
 
-    `also` maps ids of local sessions that the team also shares to the shared session.
+    `also` maps local sessions (ids) that the team shares too to the shared sessions.
     """
 
     here: Candidates
@@ -139,7 +148,7 @@ def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSessio
     also: dict[str, Origin] = {}
     replaced: set[str] = set()
     for one in distant:
-        here = _here(store, one)
+        here = _local_family(store, one)
         family = here[0].root_id if here else f"there {one.family}"
         if query.known_families.intersection((one.family, family)):
             continue
@@ -173,7 +182,7 @@ def together(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snip
 
 
 def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
-    """Return the server's results without local ones, with scores computed among them."""
+    """Return the results of the server without local ones. Their chances are computed among themselves."""
     return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, snippets=snippets)
 
 
@@ -186,8 +195,7 @@ def _ordered(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snip
     yield from there
 
 
-def _here(store: Store | None, one: RemoteSession) -> list[SessionRow]:
-    """Return the sessions on this machine that belong to the family of a session on the server."""
+def _local_family(store: Store | None, one: RemoteSession) -> list[SessionRow]:
     if store is None:
         return []
     if found := store.family(one.family) if one.family else []:

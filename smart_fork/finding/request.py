@@ -1,4 +1,4 @@
-"""Requests to the index, checked before anything is read, and the interface of external search programs."""
+"""Requests to search past sessions, checked before anything is read, and the interface of external search programs."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import said
 from smart_fork.display_text import one_of, printable, quoted, shown
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
+from smart_fork.finding.code_lines import names_lines
 from smart_fork.finding.query import Code, Query, plain
+from smart_fork.finding.ranking import HINT_CHANCE
 from smart_fork.finding.session_notes import tag
-from smart_fork.repository.history import recognized
+from smart_fork.repository.project_places import recognized
 from smart_fork.system import call_context
+
+_COLLECTION = "{}-sessions"
 
 
 def collection_of(agent: AgentName) -> str:
-    """Return a search program's name for an agent's exports (sessions as Markdown files)."""
-    return f"{agent}-sessions"
-
-
-def collections() -> dict[AgentName, str]:
-    """Return a search program's name for each agent's exports (sessions as Markdown files)."""
-    return {agent: collection_of(agent) for agent in AGENTS.readable()}
+    """Return the name of the collection with an agent's exports (sessions as Markdown files) in a search program."""
+    return _COLLECTION.format(agent)
 
 
 #: The characters of an invalid path that an error repeats.
 MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
+#: The name that the calling session gives itself.
+SELF = "self"
 #: The number of further phrasings of a question, and the characters of each.
 MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """A question about past sessions. `intent` is its text, `also` has it in other words. `None` means a default.
+    """A question about past sessions. `intent` is its text, `also` are other phrasings of it. `None` means a default.
 
-    `works_in` is the directory for a fork of a result; `None` for the session's own. `as_agent` is the agent that a
-    result is handed over to, if any. The fields from `lines` on ask who wrote code, as in `Code`. With code, an error
-    or a tag the intent may be empty.
+    `works_in` is the directory for a fork of a result; `None` means the result's own. `as_agent` is the agent that gets
+    a result handed over, if any. The fields `lines` to `pull` ask who wrote code, as in `Code`. With code, an error or
+    a tag, the intent may be empty.
     """
 
     intent: str = said(
@@ -66,7 +67,7 @@ class FindRequest:
         int, default=DEFAULT_LIMIT, described="At most 50.", help="Number of results, at most 50.",
         flags=("--limit", "-n"),
     )  # fmt: skip
-    collection: str | None = said(described=f"Such as '{collection_of(AGENTS.first())}'.")
+    collection: str | None = said(described=f"Such as '{_COLLECTION.format(AGENTS.first())}'.")
     min_score: float | None = said(
         float, described="Lowest score, 0 to 1.", help="Lowest score of a result, from 0 to 1."
     )
@@ -109,12 +110,28 @@ class FindRequest:
     error: str | None = said(described="An error: what ended it?")
     tag: str | None = said(described="A tag.", help="Only sessions with this tag.")
 
+    @classmethod
+    def recall(cls, intent: str, *, here: bool = False) -> FindRequest:
+        """Return the request for the one session that probably knows, or with `here` for the calling session."""
+        return cls(intent, session=SELF) if here else cls(intent, limit=1, min_score=HINT_CHANCE)
+
+    def about(self, where: str) -> FindRequest:
+        """Return the request about the code at `where`: PATH:LINE, PATH:FIRST-LAST or PATH; unchanged if empty."""
+        if not where:
+            return self
+        return replace(self, lines=(where,)) if names_lines(where) else replace(self, files=(where,))
+
     @property
     def agents(self) -> tuple[AgentName, ...]:
         """Return the agents whose sessions are searched; raise `Usage` for an unknown agent."""
         if self.collection is None:
             return AGENTS.selected(self.agent_type or AGENTS.first())
-        return tuple(agent for agent, name in collections().items() if name == self.collection)
+        return tuple(agent for agent in AGENTS.readable() if collection_of(agent) == self.collection)
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """Return the names of the agents' collections in a search program."""
+        return tuple(map(collection_of, self.agents))
 
     @property
     def code(self) -> Code:
@@ -129,10 +146,19 @@ class FindRequest:
             agents=self.agents, **known,
         )  # fmt: skip
 
+    @staticmethod
+    def check_score(min_score: float | None) -> None:
+        """Raise `Usage` unless a minimum score is `None` or a number between 0 and 1."""
+        if min_score is not None and not _is_number(min_score):
+            raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
+        if min_score is not None and not 0 <= min_score <= 1:
+            raise Usage(f"min_score must be between 0 and 1, not {shown(min_score)}", "0 leaves nothing out.")
+
     def checked(self) -> FindRequest:
         """Return the request with normalized texts and limit; raise `Usage` for an invalid field. No file is read."""
         otherwise = self.code or self.error is not None or self.tag is not None
-        if not _is_text(self.intent) and not (otherwise and is_empty(self.intent)):
+        intent: Any = self.intent
+        if not (isinstance(intent, str) and plain(intent)) and not (otherwise and is_empty(intent)):
             raise Usage("intent is required", "Write what you want to do next, in a sentence.")
         check_also(self.also)
         AGENTS.selected(self.agent_type or AGENTS.first())
@@ -144,15 +170,12 @@ class FindRequest:
             )
         if limit is not None and limit > MAX_LIMIT:
             raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"The default is {DEFAULT_LIMIT}.")
-        check_score(self.min_score)
+        self.check_score(self.min_score)
         if self.tag is not None:
             tag(self.tag)
         if not self.agents:
             unknown = shown(self.collection).strip('"')
-            raise Usage(
-                f"unknown collection: {unknown}",
-                f"Known: {', '.join(collections().values())}.",
-            )
+            raise Usage(f"unknown collection: {unknown}", f"Known: {', '.join(map(collection_of, AGENTS.readable()))}.")
         intent = plain(self.intent)
         return replace(self, intent=intent, also=further(intent, self.also), limit=int(limit or DEFAULT_LIMIT))
 
@@ -176,16 +199,10 @@ class RecentRequest:
     archived: bool = said(bool, default=False, help="Only archived sessions.")
 
 
-def check_score(min_score: float | None) -> None:
-    """Raise `Usage` unless a minimum score is `None` or a number between 0 and 1."""
-    if min_score is not None and not _is_number(min_score):
-        raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
-    if min_score is not None and not 0 <= min_score <= 1:
-        raise Usage(f"min_score must be between 0 and 1, not {shown(min_score)}", "0 leaves nothing out.")
-
-
 def current_project(path: str | None) -> Project:
-    """Return the project of `path`, by default of the working directory; raise `Usage` without such a directory."""
+    """Return the project of the directory `path` (default: the working directory); raise `Usage` without such a
+    directory.
+    """
     named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
     call_context.require(path or str(Path.cwd()), named, below=True)
     try:
@@ -206,7 +223,7 @@ def project_notice(project: Project | None, *, found: bool = True) -> str:
     """Return a notice that says why a project may have more sessions than were found; empty without a reason.
 
     If nothing was `found`, the notice also mentions checkpoints (sessions kept in a git branch) that are not fetched. A
-    client without access does not learn where a `.git` leads.
+    client that is limited to projects is not told about other directories.
     """
     if project is None:
         return ""
@@ -224,10 +241,6 @@ def project_notice(project: Project | None, *, found: bool = True) -> str:
         return ""
     why = "" if call_context.limited() else f": {printable(project.doubt)}"
     return f"The .git of this directory is not trusted, so only its own sessions are found{why}"
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(plain(value))
 
 
 def _is_number(value: object) -> bool:
@@ -260,7 +273,7 @@ def check_also(also: object) -> None:
 
 
 def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the other phrasings of a question: the texts of `also`, without blank ones and without repetitions."""
+    """Return a question's other phrasings: the texts in `also` that are not blank and do not repeat another one."""
     given = (plain(text) for text in also or ())
     different = {_essence(text): text for text in reversed([*given]) if text}
     return tuple(text for essence, text in reversed(different.items()) if essence and essence != _essence(intent))
@@ -324,14 +337,15 @@ class SearchEngine(Protocol):
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have the program read the exports, unless it has read them at `stamp`, the time of the index's last change.
+        """Have the program read the exports, unless it has read them after the index's last change, which was at
+        `stamp`.
 
         Raises:
             EngineUnavailable: the program is missing, or cannot be made to know the exports.
         """
 
     def renew(self, stamp: str, patience: float) -> None:
-        """Have the program read the exports and embed all texts without an embedding, which takes long.
+        """Have the program read the exports and embed their new texts, which takes long.
 
         Raises:
             EngineUnavailable: as `refresh`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,7 +23,9 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.display_text import shown
 from smart_fork.errors import NotFound, advice
+from smart_fork.finding import ranking
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
+from smart_fork.finding.candidates import Candidate, Candidates
 from smart_fork.finding.evidence import (
     Gathered,
     admitted,
@@ -35,20 +37,10 @@ from smart_fork.finding.evidence import (
     known_to,
     without_askers,
 )
-from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, unnamed, words_of
-from smart_fork.finding.quotations import matched_words
-from smart_fork.finding.ranking import (
-    MAX_UNNAMED_CHANCE,
-    WORTH,
-    ExchangeEvidence,
-    PointParts,
-    Score,
-    rivals,
-    scores,
-    share,
-    weigh,
-)
+from smart_fork.finding.query import Query, QueryWords, doubt_of, unnamed, words_of
+from smart_fork.finding.ranking import ExchangeEvidence, PointParts, Score
 from smart_fork.finding.request import DEFAULT_LIMIT, EngineQuestion, FindRequest, RankedDocument, SearchEngine
+from smart_fork.finding.result_snippets import matched_words
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_place import WorkDirectory
 
@@ -58,7 +50,7 @@ log = logging.getLogger(__name__)
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
     """Return the sessions that answer a question best, by words and meaning.
 
-    If that fails, search by meaning only, then by words only; at last, return no sessions. An error that shows a
+    If that fails, search by meaning only, then by words only. If all fail, return no sessions. An error that shows a
     damaged index is raised, so that the code that opened the index sets it aside.
     """
     if not query.scope.parts:  # there is nothing to search, which is no failure
@@ -80,14 +72,14 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, rerank: Rerank
     vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
     family = found.families
-    weighed = weigh(found.phrasings, words=mode != "vector")
-    among = rivals(weighed, family)
+    weighed = found.scores(words=mode != "vector")
+    among = ranking.rivals(weighed, family)
     asked = query.phrasings[0]
     doubt = query.doubt + (0.0 if query.also else doubt_of(asked, len(query.intent.split()), found.strange))
-    score = {row: one.doubted(doubt, query.read) for row, one in share(weighed, family, among).items()}
+    score = {row: one.doubted(doubt, query.read) for row, one in ranking.share(weighed, family, among).items()}
     if not query.also and unnamed(asked):
-        score = {row: one.at_most(MAX_UNNAMED_CHANCE) for row, one in score.items()}
-    ranked = _one_a_family(score, found.sessions, family)
+        score = {row: one.at_most(ranking.MAX_UNNAMED_CHANCE) for row, one in score.items()}
+    ranked = _best_of_each_family(score, found.sessions, family)
     error = ""
     if rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
@@ -97,17 +89,14 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, rerank: Rerank
     shown = {family[row]: found.sessions[row] for row, _ in ranked}
     among = {family_of(shown[name]) if name in shown else name: lead for name, lead in among.items()}
     wanted = [(row, chance) for row, chance in ranked if query.min_score is None or round(chance, 4) >= query.min_score]
-    hits = _hits(store, wanted[: query.limit], found, score, query.phrasings)
+    hits = tuple(_hits(store, wanted[: query.limit], found, score, query.phrasings))
     return Candidates(hits, mode, "", found.dropped, error, rivals=among, weighed=found.weighed)
 
 
-def _one_a_family(
+def _best_of_each_family(
     score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
 ) -> list[tuple[int, float]]:
-    """Return the best session of each family (a session and its forks) with its chance, best first.
-
-    Equal chances are ordered by points, then newest first, then by id.
-    """
+    """Return each family's best session and chance. Of equal chances, more points are first, then newer ones."""
     order = sorted(score, key=lambda row: rows[row].session_id)
     order.sort(key=lambda row: (score[row].chance, sum(score[row].points), rows[row].until), reverse=True)
     best: dict[str, tuple[int, float]] = {}
@@ -118,26 +107,22 @@ def _one_a_family(
 
 def _hits(
     store: Store, ranked: Sequence[tuple[int, float]], found: Gathered, score: Mapping[int, Score], asked: Sequence[str]
-) -> tuple[Candidate, ...]:
+) -> Iterator[Candidate]:
     texts = store.texts({found.passages[row].place.chunk for row, _ in ranked if row in found.passages})
     words = tuple(dict.fromkeys(word for phrasing in asked for word in words_of(phrasing)))
-    hits = []
     for row, chance in ranked:
         session, passage = found.sessions[row], found.passages.get(row)
         text = texts.get(passage.place.chunk, "") if passage else ""
-        hits.append(
-            Candidate(
-                session, chance, passage.place if passage else None, text, matched_words(text, words),
-                passage.similarity if passage else None, tuple(store.family(session.root_id)), score[row],
-                lines_of(store, session, passage.place) if passage else None, words,
-                store.voices(passage.place) if passage else None, tuple(asked),
-            )
+        yield Candidate(
+            session, chance, passage.place if passage else None, text, matched_words(text, words),
+            passage.similarity if passage else None, tuple(store.family(session.root_id)), score[row],
+            lines_of(store, session, passage.place) if passage else None, words,
+            store.voices(passage.place) if passage else None, tuple(asked),
         )  # fmt: skip
-    return tuple(hits)
 
 
 def all_in_scope(store: Store, query: Query) -> Candidates:
-    """Return the sessions in a question's scope, such as those with a tag, newest first, if it has no intent."""
+    """Return all sessions in a query's scope, newest first: the answer to a request with a tag and no intent."""
     rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
     here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
     hits = [
@@ -249,9 +234,10 @@ SUREST = 1e-3
 def reranked(
     rerank: Rerank, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]
 ) -> tuple[list[tuple[int, float]], str]:
-    """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in.
+    """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in, and an empty
+    text.
 
-    `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged, and why.
+    `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged, and the reason.
     """
     looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
     if not looked_at:
@@ -284,7 +270,7 @@ def _log_odds(chance: float, surest: float) -> float:
 
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
-    """Return the query for a search inside one session, without facts about the caller; empty scope if not indexed."""
+    """Return the query for a search inside one session. Its scope is empty if the session is not indexed."""
     there = WorkDirectory(session.cwd).is_there
     row = store.session(session.agent, session.session_id)
     project = project_of(session.cwd) if there else None
@@ -313,7 +299,7 @@ def exchange_evidence(
                 raise
             why = why or str(failure) or type(failure).__name__
             continue
-        chances = scores(found.phrasings, found.families, words=by_words)
+        chances = ranking.scores(found.phrasings, found.families, words=by_words)
         score = max((one.chance for one in chances.values()), default=0.0)
         nothing = "" if found.exchanges else why or "nothing fits"
         return ExchangeEvidence(found.exchanges, found.point, nothing, score=score)
@@ -322,7 +308,7 @@ def exchange_evidence(
 
 def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, asked: FindRequest) -> Exchanges:
     """Return the exchanges (prompts with their answers) of the session `row` that answer a request, best first."""
-    speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
+    speaking = {number: _answer_points(parts) for number, parts in evidence.parts.items() if _answer_points(parts) > 0}
     best = sorted(speaking, key=lambda number: (-speaking[number], -number))[: int(asked.limit or DEFAULT_LIMIT)]
     told = tuple(_told(store, row, number) for number in best)
     return Exchanges(
@@ -341,9 +327,9 @@ def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
     )  # fmt: skip
 
 
-def _worth(parts: PointParts) -> float:
+def _answer_points(parts: PointParts) -> float:
     """Return how well an exchange (prompt and answer) answers the question, wherever it is in the session."""
-    return WORTH.nearest * parts.nearest + WORTH.words * parts.words
+    return ranking.WORTH.nearest * parts.nearest + ranking.WORTH.words * parts.words
 
 
 def _told(store: Store, row: SessionRow, number: int) -> KnownExchange:
@@ -378,13 +364,13 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
     def enough(documents: Sequence[RankedDocument]) -> bool:
         return len(_best(store, query, known, documents)[0]) >= query.limit
 
-    ranking = engine.ask(EngineQuestion(query.intent, words, agents, enough=enough))
-    best, unknown = _best(store, query, known, ranking.documents)
-    if ranking.way is None:
-        log.warning("%s could not be searched: %s", engine.name, ranking.error)
+    answer = engine.ask(EngineQuestion(query.intent, words, agents, enough=enough))
+    best, unknown = _best(store, query, known, answer.documents)
+    if answer.way is None:
+        log.warning("%s could not be searched: %s", engine.name, answer.error)
     return Candidates(
         tuple(_hit(store, query, known, session, document) for session, document in best[: query.limit]),
-        ranking.way or "recent", ranking.error, ranking.dropped + unknown, engine=engine.name, said=ranking.said,
+        answer.way or "recent", answer.error, answer.dropped + unknown, engine=engine.name, said=answer.said,
     )  # fmt: skip
 
 
@@ -398,14 +384,16 @@ def _best(
         row = store.session(document.agent, document.session_id)
         if row is None:
             unknown += 1
-        elif row.part in query.scope.parts and (row.row not in found or _order(document) > _order(found[row.row][1])):
+        elif row.part in query.scope.parts and (
+            row.row not in found or _score_or_last(document) > _score_or_last(found[row.row][1])
+        ):
             found[row.row] = (row, document)
     shown, dropped = admitted((row for row, _ in found.values()), query)
     shown = without_askers(store, shown, query)
     least = query.min_score
-    ranked = [found[row] for row in shown if least is None or _order(found[row][1]) >= least]
+    ranked = [found[row] for row in shown if least is None or _score_or_last(found[row][1]) >= least]
     ranked.sort(key=lambda one: one[0].session_id)
-    ranked.sort(key=lambda one: (_order(one[1]), one[0].until), reverse=True)
+    ranked.sort(key=lambda one: (_score_or_last(one[1]), one[0].until), reverse=True)
     best: dict[str, tuple[SessionRow, RankedDocument]] = {}
     family = families(row for row, _ in ranked)
     for row, document in ranked:
@@ -414,8 +402,7 @@ def _best(
     return list(best.values()), unknown + dropped
 
 
-def _order(document: RankedDocument) -> float:
-    """Return an export's score as a sort key. Exports without a score come last."""
+def _score_or_last(document: RankedDocument) -> float:
     return -1.0 if document.score is None else document.score
 
 
@@ -438,9 +425,9 @@ def _hit(
 def _passage(
     store: Store, query: Query, known: Collection[int], session: SessionRow, document: RankedDocument
 ) -> _Passage | None:
-    """Return the passage that the search program quotes; else the passage with most of the question's words.
+    """Return the passage that the search program quotes; else the one with most of the question's words.
 
-    If `session` shares content with the session that asks, passages that the latter has (`known`) are left out.
+    If the session shares content with the calling one, its passages in `known` are left out.
     """
     old = known if query.is_kin(session) else ()
     places = [place for place in store.placements_of(session.row) if place.chunk not in old]

@@ -1,13 +1,9 @@
-"""Hints (lines for a model) from past sessions that an agent gets unasked: at a session's first prompt, before an edit,
-after a failed command. A hint is only given if it is likely to help.
-
-Also finds the fixes of an error, which a person or an agent asks for.
+"""Hints: lines for a model about past sessions, given unasked at a session's first prompt, before an edit, and after a
+failed command. A hint is only given if it is likely to help.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import SequenceMatcher
@@ -15,32 +11,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.lazy import dataclass
-from indexer.masking import mask, shorten
-from indexer.outcome import Fate
 from indexer.project import resolve
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.actions import edited_by, patch_in
-from indexer.transcripts.line_hashes import PAIRS, error_signatures, split_hashes, text_hashes
+from indexer.transcripts.line_hashes import PAIRS
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.settings import Registration
 from smart_fork.display_text import minute, quotation
-from smart_fork.finding.answer import Fix, Fixes
+from smart_fork.finding.candidates import Candidate, Candidates
 from smart_fork.finding.code_authors import sessions_of, writers_of
+from smart_fork.finding.code_lines import CodeLine, blamed, range_of
+from smart_fork.finding.error_fixes import endings
 from smart_fork.finding.evidence import admitted, beginning_of
-from smart_fork.finding.fork_worth import obstacles
-from smart_fork.finding.git_blame import CodeLine, blamed, range_of
-from smart_fork.finding.index_refresh import unread_notice
-from smart_fork.finding.query import Candidate, Candidates, Query, plain
-from smart_fork.finding.ranking import HINT_CHANCE, lost
+from smart_fork.finding.fork_suitability import obstacles
+from smart_fork.finding.query import Query, plain
+from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.results import UNTRUSTED, headline, title
-from smart_fork.finding.session_notes import noted_if_known, noted_of
+from smart_fork.finding.results import headline
+from smart_fork.finding.session_notes import SessionNotes, noted_of
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.finding.session_view import SessionNotes
 from smart_fork.repository.git import Repository
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
@@ -89,11 +82,11 @@ def question_of(first: HookEvent) -> FindRequest | None:
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
         return None
-    return FindRequest(intent, agent_type=AGENTS.ALL, limit=1, min_score=HINT_CHANCE)
+    return replace(FindRequest.recall(intent), agent_type=AGENTS.ALL)
 
 
 def recall_hint(found: Candidates) -> Hint | None:
-    """Return a hint (a line for a model) at the best session found for a first prompt.
+    """Return a hint (a line for a model) about the best session for a first prompt.
 
     Return `None` if no session is likely to help, or if it cannot be forked.
     """
@@ -111,7 +104,7 @@ def recall_hint(found: Candidates) -> Hint | None:
 def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
     """Return a line for a model about a session: its title, the tokens that a fork loads, and how to fork it.
 
-    It asks for nothing. It names both the tool and the command, because the reader may have only one of them.
+    The line names both the tool and the command for a fork, because the model may have only one of them.
     """
     row, place = hit.session, hit.place
     agent = AGENTS.title_of(row.agent)
@@ -133,7 +126,7 @@ def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
 
 
 def outcome_of(noted: SessionNotes | None, characters: int) -> str:
-    """Return the verdicts ("merged", "kept", "dropped") on a session and its last fork, quoted in `characters` each."""
+    """Return the verdicts on a session and its last fork, each as a quotation of at most `characters` characters."""
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
 
@@ -165,7 +158,7 @@ LINE_CHARACTERS, OUTCOME_OF_LINE = 240, 100
 
 
 class _Block(NamedTuple):
-    """Lines that a file contains before an edit, and the indexes, from 0, of those that the edit changes."""
+    """Consecutive lines of a file before an edit, and the indexes, from 0, of the lines that the edit changes."""
 
     text: str
     changed: Sequence[int]
@@ -184,7 +177,8 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
 
 
 def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
-    """Return a hint (a line for a model) at the session that wrote most of the lines that an edit is about to change.
+    """Return a hint (a line for a model) about the session that wrote most of the lines that an edit is about to
+    change.
 
     Return `None` if no other session is known to have written them.
     """
@@ -217,7 +211,10 @@ class EditedPlace(NamedTuple):
 
 
 def place_of(edit: HookEvent) -> EditedPlace | None:
-    """Return the file and lines that a tool call is about to edit; `None` if uncertain, as if the lines occur twice."""
+    """Return the file and lines that a tool call is about to edit.
+
+    Return `None` if they are uncertain, for instance because the lines occur twice in the file.
+    """
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)
     if not name or not file.is_file() or file.stat().st_size > MAX_BYTES:
@@ -240,10 +237,7 @@ def _blocks(edit: HookEvent) -> Iterator[_Block]:
 
 
 def _changed(old: str, new: str) -> Sequence[int]:
-    """Return the indexes of the lines of the text `old` that differ in `new`; all if only lines are added.
-
-    Long texts are not compared: then all lines count as changed.
-    """
+    """Return the indexes of lines of `old` that `new` changes; all if it only adds lines, or if the texts are long."""
     had, has = (text.rstrip("\n").split("\n") for text in (old, new))
     if max(len(had), len(has)) > MAX_LINES:  # hostile lines take time as the cube of their number
         return range(len(had))
@@ -263,139 +257,17 @@ def _hunks(patch: str) -> Iterator[_Block]:
 
 # The actions that ended an error in earlier sessions. After a failed command, a hint is given if a fix is likely.
 
-#: The number of passages before an error's end that are searched for the actions that ended it.
-MAX_PASSAGES = 40
-ACTION_CHARACTERS = 200
-#: The weights of `Signs`: fitted by logistic regression on one half of the kinds of repeated errors in 448 public
-#: sessions, and tested on the other half.
-BEGIN, SHARE, AGREE, EDIT = -1.0, 2.0, 1.4, -2.4
 #: The minimum chance of a fix that a session gets unasked.
 MIN_FIX_CHANCE = 0.6
 
 
-class Signs(NamedTuple):
-    """Evidence that the actions which ended an error in one session (a fix) end it again.
-
-    `share` is the share of the error's lines that the session met, weighted by rarity. `agree` counts the families (a
-    session and its forks) with an equal fix. `edit` says whether an edit ended it.
-    """
-
-    share: float
-    agree: int
-    edit: bool = False
-
-    def chance(self) -> float:
-        """Return the probability (0…1) that the actions which ended the error in one session end it again."""
-        against = BEGIN + self.share * (SHARE + AGREE * math.log(self.agree)) + EDIT * self.edit
-        return 1 / (1 + math.exp(-against))
-
-
-class Ending(NamedTuple):
-    """The place in a session where an error no longer occurred: the turn, and its exchange (a prompt with its answer).
-
-    `by` has the actions before that place. `signs` is the evidence that they help again.
-    """
-
-    row: SessionRow
-    exchange: int
-    turn: int
-    by: tuple[str, ...]
-    signs: Signs
-
-    @property
-    def order(self) -> tuple[float, str]:
-        return round(self.signs.chance(), 2), self.row.last_activity
-
-
-class Endings(NamedTuple):
-    """The places where sessions ended an error, best first, with the number of the error's lines.
-
-    `met` counts the families (a session and its forks) that met one of these lines.
-    """
-
-    lines: int
-    met: int
-    ended: list[Ending]
-
-
-def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
-    """Find the actions that ended the error in a command's `output`, in the query's sessions.
-
-    `new` is the number of logs in the query's scope that were never read.
-    """
-    found = endings(output, store, query)
-    shown = found.ended[: query.limit]
-    known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
-    told = tuple(_fix(store, one, known.get((one.row.agent, one.row.session_id))) for one in shown)
-    unread = unread_notice(new, store.counts(query.scope).sessions, scored=False)
-    return Fixes(UNTRUSTED, len(told), found.lines, found.met, told, unread)
-
-
 def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
-    """Return a hint (a line for a model) at a session that fixed the error in a failed command's `output`.
+    """Return a hint (a line for a model) about a session that fixed the error in a failed command's `output`.
 
     Return `None` unless that fix is likely to end the error again.
     """
-    one = next(iter(endings(output, store, query).ended), None)
+    one = next(iter(endings(output, store, query)[0]), None)
     if one is None or one.signs.chance() < MIN_FIX_CHANCE or not is_plain_id(one.row.session_id):
         return None
     line = sentence(one.row, "met this error until", "; ".join(one.by))
     return Hint(f"{one.row.session_id}:{one.turn}", line, one.signs.chance())
-
-
-def endings(output: str, store: Store, query: Query) -> Endings:
-    """Find the places where sessions ended the error in a command's `output`.
-
-    Lines that commands also print on success do not count as the error.
-    """
-    lines = text_hashes(error_signatures(output), bytes.fromhex(store.meta("key")))
-    found = store.errors(lines, query.scope) if lines else {}
-    rows, _ = admitted(store.sessions(found).values(), query)
-    rows = {row: one for row, one in rows.items() if not query.is_kin(one)}
-    harmless = {one.line for row in rows for one in found[row] if one.fate is Fate.HARMLESS}
-    met, ended = defaultdict[bytes, set[str]](set), defaultdict[bytes, set[str]](set)
-    ends = defaultdict[tuple[int, int, int, bytes], list[bytes]](list)
-    for row, session in rows.items():
-        for error in (one for one in found[row] if one.line not in harmless):
-            family = session.root_id or str(row)
-            met[error.line].add(family)
-            if error.by:
-                ends[row, error.exchange, error.turn, error.by].append(error.line)
-                for action in split_hashes(error.by):
-                    ended[action].add(family)
-    weights = {line: 1 / max(1, len(met[line])) for line in lines if line not in harmless}
-    known = []
-    for (row, exchange, turn, by), its in ends.items():
-        signs = Signs(
-            sum(weights[line] for line in its) / sum(weights.values()), max(len(ended[a]) for a in split_hashes(by))
-        )
-        known.append((Ending(rows[row], exchange, turn, (), signs), split_hashes(by)))
-    best: dict[str, Ending] = {}
-    for one, actions in sorted(known, key=lambda both: both[0].order, reverse=True):
-        family = one.row.root_id or str(one.row.row)
-        if len(best) < query.limit and family not in best and (known_by := _actions(store, one, actions)):
-            edit = any(action.startswith("edit ") for action in known_by)
-            best[family] = one._replace(by=known_by, signs=one.signs._replace(edit=edit))
-    by_chance = sorted(best.values(), key=lambda one: one.order, reverse=True)
-    return Endings(len(weights), len(set().union(*met.values())), by_chance)
-
-
-def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]:
-    """Return the texts of the actions that ended an error, found by their hashes, without the session's directory."""
-    key = bytes.fromhex(store.meta("key"))
-    places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MAX_PASSAGES:]
-    said = [line for text in store.texts([place.chunk for place in places]).values() for line in text.split("\n")]
-    said += [line.rpartition(" -> ")[0] for line in said if " -> " in line]  # what failed has a note behind it
-    known = dict(zip(text_hashes(said, key), said, strict=True))
-    here = f"{one.row.cwd.rstrip('/')}/"
-    return tuple(known[action].replace(here, "") for action in actions if action in known)
-
-
-def _fix(store: Store, one: Ending, noted: SessionNotes | None) -> Fix:
-    row = one.row
-    place, _, asked = beginning_of(store, row, one.exchange)
-    return Fix(
-        row.session_id, row.agent, title(row.title), row.last_activity, round(one.signs.chance(), 2),
-        one.exchange + 1, place.ends if place else None, asked,
-        tuple(shorten(mask(action), ACTION_CHARACTERS) for action in one.by), noted,
-    )  # fmt: skip

@@ -25,50 +25,25 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.errors import IndexUnavailable, Usage, advice
-from smart_fork.finding import index_refresh, results, session_hints
-from smart_fork.finding.answer import (
-    Answer,
-    AskedCode,
-    Causes,
-    Covered,
-    Exchanges,
-    Fixes,
-    Found,
-    IndexState,
-    RecentSession,
-    Unsearched,
-)
-from smart_fork.finding.code_authors import by_code, causes_of, changed
-from smart_fork.finding.fork_worth import BETTER_FIRST, MAX_COMPARED, ForkWorth, better_first, close, worth_of
+from smart_fork.finding import index_refresh, results, search, session_hints
+from smart_fork.finding.answer import AskedCode, Causes, Covered, Exchanges, Fixes, Found, RecentSession, Unsearched
+from smart_fork.finding.candidates import Candidates
+from smart_fork.finding.code_authors import by_code, causes_of
+from smart_fork.finding.code_lines import changed_lines
+from smart_fork.finding.error_fixes import fixes
+from smart_fork.finding.fork_suitability import BETTER_FIRST, MAX_COMPARED, ForkWorth, better_first, close, worth_of
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.index_refresh import Engine, Refreshed
 from smart_fork.finding.project_index import ProjectIndex, with_files
-from smart_fork.finding.query import Candidates, Query
-from smart_fork.finding.quotations import nearness
-from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
+from smart_fork.finding.query import Query
+from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.recent import ListFilter, gone_prompts, passed_over, recent_sessions
 from smart_fork.finding.remote_search import RemoteAnswer, RemoteSearch, alone, merge, together
-from smart_fork.finding.request import (
-    MAX_LIMIT,
-    EngineUnavailable,
-    FindRequest,
-    collection_of,
-    current_project,
-    project_notice,
-)
-from smart_fork.finding.search import (
-    Embed,
-    all_in_scope,
-    best_exchanges,
-    exchange_evidence,
-    only_one,
-    query_of,
-    search,
-    search_documents,
-)
+from smart_fork.finding.request import MAX_LIMIT, SELF, EngineUnavailable, FindRequest, current_project, project_notice
+from smart_fork.finding.result_snippets import nearness
 from smart_fork.finding.session_hints import Hint, HookEvent
-from smart_fork.finding.session_notes import tag as checked_tag
+from smart_fork.finding.session_notes import tag
 from smart_fork.finding.session_place import permits
-from smart_fork.finding.session_view import Hit
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +51,6 @@ log = logging.getLogger(__name__)
 Opening = Callable[..., AbstractContextManager["Library"]]
 #: The number of changes in an answer, unless more are asked for.
 CHANGES = 20
-#: The name that the calling session gives itself.
-SELF = "self"
 _EVERYTHING = FindRequest("", agent_type=AGENTS.ALL, include_automated=True)
 
 
@@ -102,7 +75,7 @@ class Library(ProjectIndex):
         with library.held():
             yield library
 
-    def find(self, request: FindRequest) -> Answer:
+    def find(self, request: FindRequest) -> Found | Unsearched:
         """Find the sessions that answer a request (see docs/reference/json.md); raise `Usage` for an invalid one."""
         asked = request.checked()
         damaged, there = kept(index_db()), self._ask_elsewhere(asked)
@@ -144,9 +117,9 @@ class Library(ProjectIndex):
         shown = together(own, merged, query, snippets=snippets) if merged else own[: query.limit]
         readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
         scored = self.search_program is None and not asked.code
-        index = results.index_state(counts, shares, state.left, state.problem, state.seconds_left)
         return self._answer(
-            asked, found, shown, told, index,
+            asked, found, shown, told,
+            index=results.index_state(counts, shares, state.left, state.problem, state.seconds_left),
             background_notice=state.background,
             early_notice=index_refresh.early_notice(shares) if early else "",
             unread_notice=index_refresh.unread_notice(new if scored else 0, counts.sessions),
@@ -173,8 +146,8 @@ class Library(ProjectIndex):
             if store.meta("model") != self.engine.embedder.model:
                 return None
             hidden = frozenset({first.session_id})
-            query = self.relevant(asked.query(self.scope(asked), hidden=hidden, **self.pointed_at(asked.intent)))
-            return session_hints.recall_hint(search(store, query, partial(self.vectors, "")))
+            query = self.relevant(asked.query(self.scope(asked), hidden=hidden, **self.branch_fields(asked.intent)))
+            return session_hints.recall_hint(search.search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
         """Find how sessions of the repository ended the error in the request, for instance by an edit or a command.
@@ -188,7 +161,7 @@ class Library(ProjectIndex):
         with self.index() as store:
             state = self.refreshed(asked, vectors=False)
             query = self.query(replace(asked, include_automated=True))
-            return session_hints.fixes(error, store, query, state.new(store, query))
+            return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
         """Return a hint (line for a model) at another session that ended the error of a failed call; else `None`.
@@ -220,7 +193,7 @@ class Library(ProjectIndex):
         """Return the newest changes of ``PATH:FIRST-LAST``, or of a whole file, and the prompts that led to them."""
         asked = FindRequest("", agent_type=AGENTS.ALL, files=(where,)).checked()
         _ = self.project  # who may not ask here gets no further
-        there, lines, older = changed(where, self.directory, limit, self.engine.processes)
+        there, lines, older = changed_lines(where, self.directory, limit, self.engine.processes)
         with self.index() as store:
             state = self.refreshed(asked, vectors=False)
             query = _EVERYTHING.query(self.scope(_EVERYTHING))  # whoever asks may have written it
@@ -245,11 +218,11 @@ class Library(ProjectIndex):
             if not (rows := list(filter(permits, store.find_sessions(wanted)))):
                 self.refreshed(asked, vectors=False)  # one that is there is read when its exchanges are looked for
                 rows = list(filter(permits, store.find_sessions(wanted)))
-            row = only_one(rows, wanted)
-            return best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
+            row = search.only_one(rows, wanted)
+            return search.best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
 
     def evidence(self, session: Session | SessionRow, intent: str, also: Sequence[str] | None = ()) -> ExchangeEvidence:
-        """Return the evidence that each exchange (prompt, answer) of a session answers an intent. Results are kept.
+        """Return the evidence that each exchange (prompt, answer) of a session answers an intent. It is computed once.
 
         Raises:
             Usage: the intent is blank, or `also` is invalid.
@@ -260,17 +233,21 @@ class Library(ProjectIndex):
         if known in self._evidence:
             return self._evidence[known]
         with self.index() as store:
-            state = self.refreshed_for(partial(query_of, store, session, asked), (session.agent, session.session_id))
+            state = self.refreshed_for(
+                partial(search.query_of, store, session, asked), (session.agent, session.session_id)
+            )
             if state.problem and not store.counts().sessions:
                 raise IndexUnavailable(state.problem, _what_to_do("", off=False)[0])
-            query = self.relevant(query_of(store, session, asked))
+            query = self.relevant(search.query_of(store, session, asked))
             if not query.scope.parts:
                 return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
             weighed = self._weighed.get(query.phrasings, ())
-            found = exchange_evidence(store, query, partial(self.vectors, state.absent), weighed)
+            found = search.exchange_evidence(store, query, partial(self.vectors, state.absent), weighed)
         return self._evidence.setdefault(known, found)
 
-    def _candidates(self, query: Query, asked: FindRequest, vectors: Embed) -> tuple[Candidates, AskedCode | None]:
+    def _candidates(
+        self, query: Query, asked: FindRequest, vectors: search.Embed
+    ) -> tuple[Candidates, AskedCode | None]:
         """Return the sessions that answer the request or wrote its code, and the code's size if it names code.
 
         Without code, these are more than requested, so that better ones to fork can be put first.
@@ -284,13 +261,13 @@ class Library(ProjectIndex):
         words = self._by_words(replace(query, limit=MAX_LIMIT), vectors) if asked.intent else None
         return by_code(self.store, query, asked.code, self.engine.processes, words)
 
-    def _by_words(self, query: Query, vectors: Embed) -> Candidates:
+    def _by_words(self, query: Query, vectors: search.Embed) -> Candidates:
         if not query.intent:
-            return all_in_scope(self.store, query)
+            return search.all_in_scope(self.store, query)
         if self.search_program is None:
-            return search(self.store, query, vectors, self.engine.rerank)
+            return search.search(self.store, query, vectors, self.engine.rerank)
         self.search_program.refresh(self.store.counts().updated_at)
-        return search_documents(self.store, query, self.search_program, query.agents)
+        return search.search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
         """Return the requested number of hits and their worth; of about equal ones, better ones to fork first.
@@ -311,7 +288,6 @@ class Library(ProjectIndex):
         asked: FindRequest,
         vectors: Callable[[], Sequence[bytes]],
     ) -> tuple[Hit, ...]:
-        """Return the found sessions as the results of an answer, with quotations and fork commands."""
         starts = {agent: asked.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
         able = Program.problems_of(set(starts.values()), self.engine.environment)
         by_meaning = self.search_program is None and found.mode in ("hybrid", "vector")
@@ -322,26 +298,25 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Send the request to the remote search and return that; `None` without one, or for a tag or code."""
+        """Send the request to the remote search, and return that; `None` without one, or for a tag or code."""
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
-        query = self.relevant(asked.query(Scope(), directory=Path(project.root), **self.pointed_at(asked.intent)))
-        there.begin(replace(query, limit=max(query.limit, RIVALS)), self.embeddings(query.meanings))
+        query = self.relevant(asked.query(Scope(), directory=Path(project.root), **self.branch_fields(asked.intent)))
+        there.begin(query.to_server, self.embeddings(query.meanings))
         return there
 
     def _answer(
-        self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: RemoteAnswer, index: IndexState,
-        **more: Any,
-    ) -> Found:  # fmt: skip
+        self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: RemoteAnswer, **more: Any
+    ) -> Found:
         return Found(
             query=results.title(asked.intent),
             also=tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
-            agent_type=AGENTS.word_for(asked.agents), collections=tuple(map(collection_of, asked.agents)),
+            agent_type=AGENTS.word_for(asked.agents), collections=asked.collections,
             project_path=str(self.directory) if self.project else None, notice=results.notice_of(shown),
             project_notice=project_notice(self.project, found=bool(shown)), count=len(shown), engine=found.engine,
-            search_mode=found.mode, fallback_used=found.fallback_used, search_error=found.error,
-            rerank_error=found.rerank_error, said=found.said, index=index, skipped=found.dropped, results=shown,
+            search_mode=found.mode, fallback_used=bool(found.error), search_error=found.error,
+            rerank_error=found.rerank_error, said=found.said, skipped=found.dropped, results=shown,
             team=told.state, team_error=told.error, **more,
         )  # fmt: skip
 
@@ -350,13 +325,8 @@ class Library(ProjectIndex):
     def _recent(self, asked: FindRequest) -> tuple[RecentSession, ...]:
         adapters = [agent for agent in READERS if agent.name in asked.agents]
         limit = int(asked.limit or 0)
-        found = recent_sessions(
-            adapters,
-            self.project,
-            limit + 1,
-            automated=asked.include_automated or bool(asked.tag),
-            listed=ListFilter(checked_tag(asked.tag) if asked.tag else ""),
-        ).sessions
+        automated, listed = asked.include_automated or bool(asked.tag), ListFilter(tag(asked.tag) if asked.tag else "")
+        found = recent_sessions(adapters, self.project, limit + 1, automated=automated, listed=listed).sessions
         others = [session for session in found if session.session_id != self.caller]
         return results.recent_ones(others[:limit])
 
@@ -370,7 +340,9 @@ class Library(ProjectIndex):
             error=code, message=error.message, next_steps=next_steps, fallback_sessions=self._recent(asked)
         )
 
-    def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
+    def _without_index(
+        self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None
+    ) -> Found | Unsearched:
         """Return the answer if the index cannot be searched: remote results, or `message` and next steps."""
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else RemoteAnswer()
@@ -385,7 +357,7 @@ class Library(ProjectIndex):
             )  # fmt: skip
         nothing = Counts(0, 0, 0, 0, {}, 0, "")
         index = results.index_state(nothing, Covered(0.0, 0.0), None, f"{message} {steps[0]}")
-        return self._answer(asked, Candidates((), "hybrid"), hits, told, index, fallback_sessions=recent)
+        return self._answer(asked, Candidates((), "hybrid"), hits, told, index=index, fallback_sessions=recent)
 
 
 def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
@@ -406,7 +378,7 @@ def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
 
 
 def _damage_notice(before: Collection[Path]) -> str:
-    """Return a notice if the index was found damaged and set aside. The damaged copies `before` are not new."""
+    """Return a notice if the index was found damaged and set aside. `before` are older damaged copies."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
         return ""
@@ -424,7 +396,7 @@ def library(
     path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None,
     seconds: float = 0.0, **how: Any,
 ) -> AbstractContextManager[Library]:  # fmt: skip
-    """Open the library for a command of the command line, or for a server; see `Library.open`.
+    """Open the library for a command of the command line, or for a server; see `Library.open`, which gets `how`.
 
     A command never finds the session that runs it. A server passes its `shared` model, and names the caller in `how`.
     Questions to a server may wait longer: at least `seconds`.

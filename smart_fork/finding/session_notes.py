@@ -10,14 +10,14 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from indexer import log_changes, state
-from indexer.masking import Masked, mask, shorten
+from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.model import AgentName
+from indexer.values import Value, rare, value
 from smart_fork.display_text import printable, shown, storable, time_of
 from smart_fork.errors import NotFound, Usage, advice
-from smart_fork.finding.session_view import SessionNotes, Verdict
 
 if TYPE_CHECKING:
     import apsw
@@ -108,9 +108,8 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
 
 def outcome(given: str) -> VerdictKind:
     """Return the text as an outcome of a session's work, "merged", "kept" or "dropped"; else raise `Usage`."""
-    for one in get_args(VerdictKind):
-        if given == one:
-            return one  # type: ignore[no-any-return]
+    if given in get_args(VerdictKind):
+        return cast("VerdictKind", given)
     raise Usage(f"{shown(given)} is no outcome", f"An outcome is one of {', '.join(get_args(VerdictKind))}.")
 
 
@@ -148,7 +147,8 @@ def forget(agent: AgentName, session_id: str) -> None:
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
-    """Delete the reasons of verdicts on these sessions and their forks that contain text removed from a log.
+    """Delete the reasons of verdicts that contain text removed from a log, for the sessions `session_ids` and their
+    forks.
 
     `has` returns True for a text that contains the removed text.
     """
@@ -167,10 +167,44 @@ def _refuse_forgotten(db: apsw.Connection, agent: AgentName, session_id: str) ->
 
 
 def _verdict(session_id: str, outcome: str, reason: str, tried: str, said_by: str, *, subject: str) -> Verdict:
-    said = f"{subject} on {_day(tried)} and {_BECAME.get(outcome, 'kept')}{f': {reason}' if reason else ''}"
+    day = time_of(tried)
+    when = f"{day.day} {day:%b %Y}" if day else tried[:10]
+    said = f"{subject} on {when} and {_BECAME.get(outcome, 'kept')}{f': {reason}' if reason else ''}"
     return Verdict(session_id, outcome, Masked(said), tried, said_by, Masked(reason))
 
 
-def _day(moment: str) -> str:
-    day = time_of(moment)
-    return f"{day.day} {day:%b %Y}" if day else moment[:10]
+@value
+class Verdict(Value):
+    """A verdict on a session's work: "merged", "kept" or "dropped", by a person or by git (`said_by`).
+
+    `said` is the verdict as a sentence, with the person's reason. `tried` is when the session worked.
+    """
+
+    session_id: str
+    outcome: str
+    said: Masked
+    tried: str
+    said_by: str
+    reason: Masked = rare(NOTHING)
+
+
+@value
+class SessionNotes(Value):
+    """The notes on a session, kept beside its log: verdicts on it and its `forks`, and a person's tags and marks."""
+
+    verdict: Verdict | None = rare()
+    forks: tuple[Verdict, ...] = rare(())
+    tags: tuple[str, ...] = rare(())
+    pinned: bool = rare(default=False)
+    archived: bool = rare(default=False)
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return a sentence for each verdict on the session and its forks."""
+        return [one.said for one in (*([self.verdict] if self.verdict else []), *self.forks)]
+
+    @property
+    def marks(self) -> list[str]:
+        """Return the session's marks as words: "pinned", "archived", and tags such as "#auth"."""
+        flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
+        return [*flags, *(f"#{one}" for one in self.tags)]

@@ -32,13 +32,13 @@ _MAX_CHARACTERS = 4096
 
 
 class WorkDirectory(NamedTuple):
-    """A directory as a log states it: `cwd`, which may be relative, of another machine, moved or gone."""
+    """A directory as a log states it: `cwd`, which may be relative, on another machine, moved or deleted."""
 
     cwd: str
 
     @property
     def now(self) -> str:
-        """Return where work done in the directory is now: its repository may have moved, or lost the directory."""
+        """Return the present place of the directory: its repository may have moved, or no longer contain it."""
         there = recorded(self.cwd) if self.cwd else None
         if there is not None and not os.path.lexists(there):
             there = successor(there) or there
@@ -87,7 +87,7 @@ def belongs(one: Session | SessionRow, project: Project) -> bool:
 
 
 def as_guest(session: Session, project: Project) -> Session | None:
-    """Return the part of a session that worked in the repository of `project`, if it began elsewhere; else `None`."""
+    """Return the part of a session that worked in the repository of `project`; `None` if there is no such part."""
     if not (session.turns and project.git) or session.received:
         return None
     there = {number for place, of in worked_in(session).items() if WorkDirectory(place).is_in(project) for number in of}
@@ -105,7 +105,7 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """Return a session. If only its commit shows that it belongs to `project`, give it that project's directory."""
+    """Return a session, with the directory of `project` if only its commit shows that it belongs to that project."""
     if project is None or (one.cwd and _counts(one)) or not _has_head(one, project):
         return one
     where: Inferred = "commit"
@@ -115,7 +115,7 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """Return a session as `placed` does, for the first of the caller's projects that has its commit."""
+    """Return a session as `placed` does, for the caller's first project that has the session's commit."""
     for project in _asking() if one.head else ():
         if (there := placed(one, project)) is not one:
             return there
@@ -128,7 +128,7 @@ def is_in_doubt(one: Session | SessionRow) -> bool:
 
 
 def _asking() -> tuple[Project, ...]:
-    """Return the projects that the caller may ask about; if all, only the project of the working directory."""
+    """Return the projects that the caller may ask about; an unlimited one, that of the working directory."""
     allowed = call_context.projects()
     if allowed is not None:
         return allowed

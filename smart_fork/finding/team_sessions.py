@@ -18,9 +18,8 @@ from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
     from smart_fork.finding.answer import SharedReading, SharedSessions
+    from smart_fork.finding.conversation import Conversation, Exported, ReadRange
     from smart_fork.finding.remote_search import RemoteSearch
-    from smart_fork.finding.session_view import Conversation, Exported
-    from smart_fork.finding.sessions import ReadRange
 
 
 #: The module that gives access to the team's server. It is only imported by this name, if it is needed.
@@ -29,7 +28,7 @@ _DOOR = "smart_fork.team.facade"
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The state of the team's server, for `doctor`: its address, or its problem and the next step."""
+    """The state of the team's server for `smart-fork doctor`: its address, or its problem and the next step."""
 
     origin: str = ""
     problem: str = ""
@@ -55,7 +54,7 @@ class Team(Protocol):
         """Return the messages of a shared session; raise the error `missing` if the team shares no such session."""
 
     def look_into(self, session_id: str, directory: Path) -> SharedReading:
-        """Return a shared session of a directory's project, without writing a file."""
+        """Return a session that the team shares in a directory's project. No file is written."""
 
     def server_state(self) -> ServerState | None:
         """Return the state of the team's server; `None` without a login."""
@@ -114,16 +113,17 @@ def conversation_of(
 
     `notice` is a text to add to the result.
     """
-    from smart_fork.finding import sessions  # what only searches the team needs no database
+    from smart_fork.finding.conversation import conversation  # what only searches the team needs no database
     from smart_fork.finding.index_access import kept_open
+    from smart_fork.finding.session_lookup import locate
 
     with kept_open():
         try:
-            located = sessions.locate(reference)
+            located = locate(reference)
         except (NotFound, Usage) as missing:
             if isinstance(missing, Ambiguous) or project is None:
                 raise
             if not is_known():
                 raise
             return team_room().read(reference, missing, project, reading)
-        return sessions.conversation(located, reading, notice=notice, resolved=Resolved.here(reference).by)
+        return conversation(located, reading, notice=notice, resolved=Resolved.here(reference).by)

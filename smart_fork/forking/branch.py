@@ -32,7 +32,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
 from smart_fork.display_text import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.finding.team_sessions import sessions_here
@@ -140,7 +140,7 @@ class PlannedBranch:
                 session = _source(here.session_id, caller or "", clock, held, request.as_agent)
                 if session.unread and request.at is None:
                     raise ForkRefused(
-                        f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
+                        f"{session.session_id} is too long to be copied whole. {session_lookup.left_out(session)}",
                         advice(
                             "Give a message, --at N. Or fork all of it: smart-fork fork, its agent reads it itself.",
                             tool="Give a message (at), or fork all of it: its agent reads it itself.",
@@ -160,7 +160,7 @@ class PlannedBranch:
                 excerpt, unmasked = kept.excerpt if kept else None, request.options.unmasked
                 _, told = hand_over_to(agent, session, ForkPoint.after(session, end), excerpt, unmasked=unmasked)
                 notes += _notes(told.handed, agent, budget) if told else []
-                notes += filter(None, [sessions.left_out(session)])
+                notes += filter(None, [session_lookup.left_out(session)])
                 notes = [*(kept.selection.notes if kept else ()), *notes]
             return cls(request, session, agent, target, end, kept, told, tuple(notes), moment, held.pop_all())
 
@@ -238,10 +238,10 @@ def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: A
     deadline = clock.now() + WRITTEN_SECONDS
     while True:
         try:
-            located = sessions.locate(reference)
+            located = session_lookup.locate(reference)
             AGENTS.check_id(located.agent, located.session_id)
             copies.refuse_without_log(located, as_agent)
-            return sessions.read(held.enter_context(copies.forkable(located)))
+            return session_lookup.read(held.enter_context(copies.forkable(located)))
         except NotFound:
             if not own.lower().startswith(reference.lower()):
                 raise

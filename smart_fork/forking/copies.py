@@ -29,8 +29,8 @@ from smart_fork.agents.copier import Copy, Excerpt, MergedCopy, NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
-from smart_fork.finding import sessions
-from smart_fork.finding.sessions import Located
+from smart_fork.finding import session_lookup
+from smart_fork.finding.session_lookup import Located
 from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
 from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.system.processes import Machine
@@ -272,7 +272,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
 @bounded()
 def _read(session_id: str) -> Session | None:
     try:
-        return sessions.look_into(sessions.locate(session_id))
+        return session_lookup.look_into(session_lookup.locate(session_id))
     except Ambiguous:
         raise
     except (NotFound, Usage):

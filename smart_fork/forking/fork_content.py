@@ -14,9 +14,9 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
-from smart_fork.finding import sessions
-from smart_fork.finding.ranking import MIN_NAMED_SCORE, ExchangeEvidence
-from smart_fork.finding.session_view import resumed_part, score_in_words
+from smart_fork.finding import session_lookup
+from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.finding.results import resumed_part
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.copies import ForkPoint, MergedPart, beginning_with, last_branch_point, point_at
@@ -192,15 +192,15 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
                 tool="Add other phrasings (also), or set at to a number from read_session.",
             ),
         )
-    if evidence.score is not None and not evidence.fits:
-        raise _none_answers(session.session_id, evidence.score)
+    if evidence.low_score:
+        raise _none_answers(session.session_id, evidence.low_score)
     return message
 
 
-def _none_answers(session_id: str, score: float) -> NotFound:
-    """Return the error that nothing in the session answers the intent: the best `score` is too low."""
+def _none_answers(session_id: str, low_score: str) -> NotFound:
+    """Return the error that nothing in the session answers the intent: the best score is too low."""
     return NotFound(
-        f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {MIN_NAMED_SCORE:.2f}",
+        f"No passage of {session_id} answers that: its score is {low_score}",
         advice(
             'Give other words: --intent "…", --also "…". Or fork all of it without `match`, or use a number from '
             "`smart-fork show`.",
@@ -224,11 +224,10 @@ def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence |
             advice('Give an intent: --intent "…", or a prompt.', tool="Give an intent: prompt."),
         )
     evidence = answers.if_any(session) if answers is not None else None
-    if evidence is not None and evidence.score is not None and not evidence.fits:
+    if evidence is not None and evidence.low_score:
         if wanted.budget == MATCH and not wanted.changed():
-            raise _none_answers(session.session_id, evidence.score)
-        why = f"nothing fits: the best score is {score_in_words(evidence.score)}, below {MIN_NAMED_SCORE:.2f}"
-        evidence = ExchangeEvidence(why_not=why)
+            raise _none_answers(session.session_id, evidence.low_score)
+        evidence = ExchangeEvidence(why_not=f"nothing fits: the best score is {evidence.low_score}")
     return within(Chooser(session, costs(session), end, evidence or ExchangeEvidence()), wanted)
 
 
@@ -241,7 +240,7 @@ def content_of(
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
-    said = [*filter(None, (moved, sessions.left_out(session)))]
+    said = [*filter(None, (moved, session_lookup.left_out(session)))]
     point, excerpt, kept = leaves, None, None
     if request.budget is not None:
         end = leaves.index if leaves else last_branch_point(session)

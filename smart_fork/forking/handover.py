@@ -37,7 +37,7 @@ from smart_fork.forking.handover_text import (
 )
 from smart_fork.forking.request import MATCH, Budget
 from smart_fork.forking.results import HandoverSize, counted
-from smart_fork.repository.history import was_checked_out
+from smart_fork.repository.reflog import was_checked_out
 from smart_fork.system.processes import Machine
 
 #: The share of the context window for the handover; instructions, tools and new work need the rest.

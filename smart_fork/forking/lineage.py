@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog
 from smart_fork.agents.log_readers import READERS
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.commits import commits_made
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.results import UNTRUSTED
@@ -63,9 +63,9 @@ def lineage(reference: str) -> Family:
 
     Each session precedes its forks; forks are in order of creation.
     """
-    asked = sessions.read(sessions.locate(reference))
+    asked = session_lookup.read(session_lookup.locate(reference))
     told = _with_index(lambda store: _told(asked, _known(asked, store), store))
-    family = replace(told, left_out=sessions.left_out(asked))
+    family = replace(told, left_out=session_lookup.left_out(asked))
     made = commits_made([(one.agent_type, one.session_id) for one in family.sessions], asked.cwd)
     return replace(family, sessions=tuple(replace(one, commits=made.get(one.session_id)) for one in family.sessions))
 

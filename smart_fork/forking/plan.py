@@ -18,12 +18,12 @@ from smart_fork import provenance
 from smart_fork.agents import repository_sessions
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.finding import sessions
-from smart_fork.finding.fork_worth import is_cached, obstacles, shared_until
+from smart_fork.finding import session_lookup
+from smart_fork.finding.fork_suitability import is_cached, obstacles, shared_until
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.finding.session_lookup import Located
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.finding.session_view import BUDGET_TOKENS
-from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.budget_parts import Costs, costs
@@ -78,7 +78,7 @@ class Fork:
         with bounded(share, measures=measures), ExitStack() as held:
             here = held.enter_context(sessions_here(request.sessions, request.cwd, keep=not request.dry_run))
             with gathered(intent, request.also, library, chooses=chooses, compares=request.dry_run) as answers:
-                located = [sessions.locate(one.session_id) for one in here]
+                located = [session_lookup.locate(one.session_id) for one in here]
                 refuse_without_log(located[0], request.as_agent)
                 read = tuple(_read(one, request, held) for one in located)
                 session = read[0]
@@ -153,10 +153,10 @@ def check_startable(request: ForkRequest) -> None:
 
     Nothing is written or started.
     """
-    found = sessions.locate(request.session)
+    found = session_lookup.locate(request.session)
     refuse_without_log(found, request.as_agent)
     with brought_back(found, dry_run=True) as located:
-        session = sessions.read(located)
+        session = session_lookup.read(located)
         check_forkable(session, request.cwd)
         agent = request.agent_of(session)
         point, handover = hand_over_to(agent, session, None, None, unmasked=request.options.unmasked)
@@ -178,7 +178,7 @@ def check_forkable(session: Session, cwd: str | None) -> None:
 
 def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
     located = held.enter_context(brought_back(found, dry_run=request.dry_run))
-    return repository_sessions.in_clone(sessions.read(located), str(found.path))
+    return repository_sessions.in_clone(session_lookup.read(located), str(found.path))
 
 
 def _spec(request: ForkRequest, session: Session, agent: AgentName, content: ForkContent) -> WorkerSpec:
@@ -251,7 +251,7 @@ def ways(
         wanted = wanted or Budget(MATCH)
         amounts: list[Amount] = [
             *([MATCH] if answers else []),
-            BUDGET_TOKENS if wanted.budget == MATCH else wanted.budget,
+            Hit.BUDGET_TOKENS if wanted.budget == MATCH else wanted.budget,
         ]
         for budget in amounts:
             same = budget == wanted.budget

@@ -13,8 +13,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, said
 from smart_fork.display_text import shown
 from smart_fork.errors import Usage, advice
-from smart_fork.finding.fork_worth import least_close  # a server that is started need not import the search
-from smart_fork.finding.session_view import Hit
+from smart_fork.finding.fork_suitability import least_close  # a server that is started need not import the search
+from smart_fork.finding.hit import Hit
 
 #: A budget without a number: keep only the exchanges that answer the intent, and what they need.
 MATCH: Literal["match"] = "match"

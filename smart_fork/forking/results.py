@@ -12,8 +12,8 @@ from indexer.values import Value, rare, record, spread, value
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import in_words
 from smart_fork.errors import advice
-from smart_fork.finding.fork_worth import age_of, cache_in_words
-from smart_fork.finding.session_view import CommitsMade
+from smart_fork.finding.answer import CommitsMade
+from smart_fork.finding.fork_suitability import age_of, cache_in_words
 
 #: The kept part of an exchange: everything; everything with long results shortened; prompt, edits and answer without
 #: read-only steps; prompt and answer; nothing.

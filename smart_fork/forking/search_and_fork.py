@@ -22,11 +22,11 @@ from smart_fork.agents.references import Reference
 from smart_fork.display_text import one_of, shown
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
-from smart_fork.finding.fork_worth import least_close
-from smart_fork.finding.ranking import LIKELY_SCORE
-from smart_fork.finding.request import MAX_LIMIT, OWN, FindRequest, check_score
+from smart_fork.finding.fork_suitability import least_close
+from smart_fork.finding.hit import Hit
+from smart_fork.finding.ranking import LIKELY_SCORE, score_in_words
+from smart_fork.finding.request import MAX_LIMIT, OWN, FindRequest
 from smart_fork.finding.session_library import Library, Opening
-from smart_fork.finding.session_view import MUCH_TOKENS, Hit, score_in_words
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.request import (
@@ -190,7 +190,7 @@ def _ask(ask: Ask, fork: ForkRequest, library: Library, hits: Sequence[Hit]) -> 
 def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
     """Return True if a fork of the result would load so many tokens that the user must be asked first."""
     tokens = hit.match.token_estimate or 0 if fork.at_match else hit.token_estimate if fork.at is None else 0
-    return tokens > MUCH_TOKENS and fork.budget is None and not fork.dry_run
+    return tokens > Hit.MUCH_TOKENS and fork.budget is None and not fork.dry_run
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
@@ -333,7 +333,7 @@ def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
 
     It asks for more results than forks, since some sessions cannot be forked.
     """
-    check_score(best.min_score)
+    FindRequest.check_score(best.min_score)
     return FindRequest(
         like.looked_for, agent_type="all", limit=3 * MAX_FORKS, include_snippets=False, works_in=like.cwd,
         as_agent=like.as_agent, also=like.also,

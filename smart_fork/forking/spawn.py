@@ -26,7 +26,7 @@ from smart_fork.agents.options import KEYS, Options
 from smart_fork.agents.references import Reference
 from smart_fork.display_text import quoted, shown
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.copies import refuse_borrowed
@@ -223,10 +223,10 @@ class WorkerRequest:
         return source
 
     def _resumed(self, reference: str) -> Session:
-        located = sessions.locate(reference)
+        located = session_lookup.locate(reference)
         refuse_borrowed(located)
         with bounded():
-            return sessions.read(located)
+            return session_lookup.read(located)
 
     def _newest(self, agent: AgentName) -> Session:
         headless = choose_place(self.said.get("run_in"), self.machine.processes, self.machine.env).headless
@@ -301,7 +301,7 @@ def session_to_resume(
     reference: str, *, agent: AgentName | None = None, cwd: Path | None = None, force: bool = False,
     machine: Machine | None = None,
 ) -> Session:  # fmt: skip
-    """Return the session that `reference` names (see `sessions.locate`), to be resumed in its own directory.
+    """Return the session that `reference` names (see `session_lookup.locate`), to be resumed in its own directory.
 
     With an `agent`, that receives the id unchanged, in `cwd`. With `force`, a session that seems to be open in another
     process is allowed.
@@ -313,9 +313,9 @@ def session_to_resume(
     if worker := _running_worker(reference, machine):
         _check_alone(reference)
         raise AlreadyRuns(worker, reference)
-    located = sessions.locate(reference)
+    located = session_lookup.locate(reference)
     refuse_borrowed(located)
-    session = sessions.read(located)
+    session = session_lookup.read(located)
     check_free(session, force=force, machine=machine)
     return session
 
@@ -343,7 +343,7 @@ def newest_session(
                 tool="list_sessions shows all sessions of the project.",
             ),
         )
-    return sessions.read(sessions.Located(session.agent, session.session_id, session.source_path))
+    return session_lookup.read(session_lookup.Located(session.agent, session.session_id, session.source_path))
 
 
 def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
@@ -355,7 +355,7 @@ def check_free(session: Session, *, force: bool = False, machine: Machine | None
 def _check_alone(reference: str) -> None:
     """Raise `Ambiguous` for a session id that sessions of two agents share."""
     try:
-        sessions.locate(reference)
+        session_lookup.locate(reference)
     except Ambiguous:
         raise
     except (NotFound, Usage):

@@ -48,7 +48,7 @@ from smart_fork.forking.worker import (
     one_at_a_time,
     preceded,
 )
-from smart_fork.repository.worktree import Worktree, empty_submodules
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import undo_cut_off
@@ -140,7 +140,7 @@ class PreparedWorker:
         warnings = self.spec.deviations(self.place, self.request.target_cwd)
         warnings += self.spec.made_first(plan, in_worktree=self.worktree is not None)
         if self.worktree:
-            warnings += filter(None, [empty_submodules(self.request.target_cwd, self.machine.processes)])
+            warnings += filter(None, [Worktree.empty_submodules(self.request.target_cwd, self.machine.processes)])
         return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
@@ -249,7 +249,7 @@ def _worktree(prepared: PreparedWorker, worker: WorkerRecord, attempt: Attempt) 
             raise
         return None, [f"It works in the directory itself: {error.message}"]
     processes = attempt.machine.processes
-    return made, [*filter(None, (made.left_unfiltered(processes), empty_submodules(target, processes)))]
+    return made, [*filter(None, (made.left_unfiltered(processes), Worktree.empty_submodules(target, processes)))]
 
 
 def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: WorkerLocation) -> None:

@@ -31,8 +31,8 @@ from smart_fork.agents.screen import Screen
 from smart_fork.agents.start_command import LaunchKind
 from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
+from smart_fork.finding.results import resumed_part
 from smart_fork.finding.session_place import WorkDirectory, as_guest
-from smart_fork.finding.session_view import resumed_part
 from smart_fork.forking.budget_choice import Selected
 from smart_fork.forking.copies import ForkPoint, MergedPart, SessionCopy
 from smart_fork.forking.handover import Handover

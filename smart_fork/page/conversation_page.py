@@ -25,11 +25,11 @@ from smart_fork.agents.codec import Codec, revealed_secrets
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding.conversation import Message
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.quotations import matched_words
+from smart_fork.finding.result_snippets import matched_words
 from smart_fork.finding.results import title
-from smart_fork.finding.session_view import Hit
 from smart_fork.forking.lineage import forks_of
 from smart_fork.forking.results import Relative
 from smart_fork.page.agent_steps import PageStep, Steps
@@ -334,7 +334,7 @@ class _Reading:
             steps = tuple(step for behind in range(number, until) for step in self._steps.of(behind))
             asked = self._at is not None and number <= self._at < until
             for voice in turn.spoken or ((turn,) if steps else ()):
-                one = sessions.message(number, voice, MESSAGE_CHARACTERS)
+                one = Message.of(number, voice, MESSAGE_CHARACTERS)
                 text = one.text if voice.role in SPEAK else ""
                 by = "user" if voice.role == "user" else "assistant"
                 yield ShownMessage(number, by, one.timestamp, text, steps, asked)

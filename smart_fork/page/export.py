@@ -20,7 +20,7 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
 from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.results import title
 from smart_fork.page.agent_steps import FileDiff, PageStep
 from smart_fork.page.conversation_page import ConversationPage, ShownMessage, reading
@@ -110,11 +110,11 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         Usage: the reference is ambiguous or invalid, or the file exists already.
         SmartForkError: the file cannot be written.
     """
-    located = sessions.locate(reference)
+    located = session_lookup.locate(reference)
     if not located.readable:
-        session, name, markdown = None, located.session_id, sessions.exported(located)
+        session, name, markdown = None, located.session_id, session_lookup.exported(located)
     else:
-        session = sessions.look_into(located, keep_raw=True)
+        session = session_lookup.look_into(located, keep_raw=True)
         name, markdown = title(session.title) or located.session_id, NOTHING
     work = AGENTS[located.agent].codec
     read = reading(session, work=work, whole=True) if session else None
@@ -128,7 +128,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     return SessionFile(
         session_id=located.session_id, agent_type=located.agent, title=name, format=form,
         file=None if file is None else str(file), characters=len(text),
-        left_out=sessions.left_out(session) if session else "", text=text if file is None else "",
+        left_out=session_lookup.left_out(session) if session else "", text=text if file is None else "",
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.display_text import printable, time_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding import sessions
-from smart_fork.finding.fork_worth import worth_of
+from smart_fork.finding import session_lookup
+from smart_fork.finding.fork_suitability import worth_of
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.results import Family, Relative
@@ -184,7 +184,9 @@ def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
     try:
-        one, other = (sessions.look_into(sessions.locate(members[name]), keep_raw=True) for name in (first, second))
+        one, other = (
+            session_lookup.look_into(session_lookup.locate(members[name]), keep_raw=True) for name in (first, second)
+        )
     except SmartForkError as error:
         return None, error.message
     return differences(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""

@@ -42,10 +42,10 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import ago, in_words, printable, time_of, tokens_about
 from smart_fork.errors import SmartForkError
-from smart_fork.finding.fork_worth import cache_in_words
+from smart_fork.finding.fork_suitability import cache_in_words
+from smart_fork.finding.hit import outcome_in_words
 from smart_fork.finding.ranking import percent
 from smart_fork.finding.results import place_mark, title
-from smart_fork.finding.session_view import outcome_in_words
 from smart_fork.forking.worker import name_of
 from smart_fork.page import agent_steps
 from smart_fork.repository.uncommitted import FileChange

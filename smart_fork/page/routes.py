@@ -30,9 +30,9 @@ from smart_fork.display_text import printable
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import IndexUnavailable, NotFound, Usage, is_empty
 from smart_fork.excise.cutting import LastCut, last_cut
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.index_refresh import index_status
+from smart_fork.finding.index_status import index_status
 from smart_fork.finding.session_library import Opening
 from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.plan import fork_session
@@ -83,7 +83,7 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
     options, budget = read(Options, form, _SAID), read(BudgetOptions, {**form, **_moves(form)}, _SAID)
     with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
         if seen := form.get("seen", ""):
-            refuse_changed_session(seen, sessions.look_into(sessions.locate(here.session_id)))
+            refuse_changed_session(seen, session_lookup.look_into(session_lookup.locate(here.session_id)))
         asked = replace(read(ForkRequest, form, _SAID), session=here.session_id, options=options, dry_run=dry_run)
         return fork_session(replace(asked, budget=budget.wanted() if budget.budget else None), library)
 

@@ -25,14 +25,14 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import time_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.answer import Answer, Found, RecentSession
-from smart_fork.finding.git_blame import names_lines
+from smart_fork.finding.hit import Hit, outcome_in_words
 from smart_fork.finding.index_access import known_index, opened
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest
-from smart_fork.finding.results import headline
+from smart_fork.finding.results import title
 from smart_fork.finding.session_library import Opening
+from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.finding.session_place import WorkDirectory, permits
-from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
 from smart_fork.finding.team_sessions import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.conversation_page import ExchangeSide, spoken
@@ -252,12 +252,10 @@ def _new(search: SearchPage) -> str:
 def _search(search: SearchPage, library: Opening) -> Answer:
     if search.code and not search.project and len(known := projects()) == 1:
         search = replace(search, project=known[0])
-    line = search.code.get("line", "")
     question = FindRequest(
         search.q, agent_type=search.agent or "all", limit=search.limit, also=search.also, explain=True,
-        lines=(line,) if names_lines(line) else (), files=(line,) if line and not names_lines(line) else (),
         commit=search.code.get("commit"), changes=bool(search.code.get("changes")),
-    )  # fmt: skip
+    ).about(search.code.get("line", ""))  # fmt: skip
     path, there = search.project or None, team_search() if search.project else None
     with library(path, everywhere=path is None, elsewhere=there) as opened_library:
         return opened_library.find(question)
@@ -413,7 +411,14 @@ def _family_line(rows: list[SessionRow]) -> Shown | None:
 
 
 def _of(row: SessionRow) -> SessionLine:
-    known = (row.agent, row.session_id, headline(row), WorkDirectory(row.cwd).now, row.git_branch, row.last_activity)
+    known = (
+        row.agent,
+        row.session_id,
+        title(row.headline or row.title),
+        WorkDirectory(row.cwd).now,
+        row.git_branch,
+        row.last_activity,
+    )
     return SessionLine(*known, row.tokens, row.outcome.value)
 
 

@@ -25,14 +25,15 @@ from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest, Excised, RolledBack
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
-from smart_fork.finding import session_notes, sessions
+from smart_fork.finding import session_lookup, session_notes
 from smart_fork.finding.commits import commits_made
-from smart_fork.finding.fork_worth import cache_in_words, shared_until
+from smart_fork.finding.fork_suitability import cache_in_words, shared_until
+from smart_fork.finding.hit import ResumedPart
 from smart_fork.finding.query import plain, words_of
-from smart_fork.finding.results import fork_command, title
+from smart_fork.finding.results import fork_command, resumed_part, title
+from smart_fork.finding.session_lookup import Located
+from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.finding.session_view import ResumedPart, SessionNotes, resumed_part
-from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_sessions import team_room
 from smart_fork.forking.copies import is_others
 from smart_fork.page.agent_steps import Steps
@@ -117,7 +118,7 @@ def located(place: Mapping[str, str]) -> Located:
     """
     if place["agent"] not in AGENTS:
         raise NotFound(f"No such session of {place['agent']}")
-    return sessions.locate(str(Reference(place["agent"], place["session_id"])))
+    return session_lookup.locate(str(Reference(place["agent"], place["session_id"])))
 
 
 @bounded()
@@ -131,13 +132,13 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     one = AddressedSession(there.agent, there.session_id)
     noted = next(iter(session_notes.noted_if_known([(there.agent, there.session_id)]).values()), SessionNotes())
     if not there.readable:
-        return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
-    session = sessions.look_into(there, keep_raw=True)
+        return SessionPage(one=one, title=there.session_id, export=session_lookup.exported(there), noted=noted)
+    session = session_lookup.look_into(there, keep_raw=True)
     agent, way = AGENTS[session.agent], session_link(one)
     begun = agent.subagents.begun(session) if agent.subagents else {}
     read, shown = read_of(session, asked, begun)
     return SessionPage(
-        left_out=sessions.left_out(session),
+        left_out=session_lookup.left_out(session),
         **shown,
         one=one,
         title=title(session.title) or there.session_id,
@@ -255,7 +256,7 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
     if agents is None or not there.readable:
         raise NotFound("No such sub-agent in this session", hint)
     try:
-        parent = sessions.look_into(there)
+        parent = session_lookup.look_into(there)
         child = agents.read(parent, name)
     except OSError as error:
         raise NotFound(f"The sub-agent's log cannot be read: {error.strerror or error}", hint) from error
@@ -271,7 +272,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
         SmartForkError: the session, its log or the step does not exist, or the session has changed since it was shown.
     """
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
-    session = sessions.look_into(there, keep_raw=True) if there.readable and "name" not in place else None
+    session = session_lookup.look_into(there, keep_raw=True) if there.readable and "name" not in place else None
     if "name" in place:
         _, session = subagent(place)
     if session is not None:
@@ -299,7 +300,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
     """Return the template values for the git commits made in a session. `made` is `None` if no commit is known."""
     there = located(place)
-    session = sessions.look_into(there)
+    session = session_lookup.look_into(there)
     made = commits_made([(there.agent, there.session_id)], session.cwd).get(there.session_id)
     one = AddressedSession(there.agent, there.session_id)
     head = title(session.title) or there.session_id
@@ -309,9 +310,9 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 @bounded()
 def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Return the template values of the page that asks whether to forget a session (remove it for good)."""
-    located = sessions.locate(asked.get("session", ""))
+    located = session_lookup.locate(asked.get("session", ""))
     try:
-        about = title(sessions.look_into(located).title)
+        about = title(session_lookup.look_into(located).title)
     except NotFound:
         about = title("")
     return {"agent_type": located.agent, "session_id": located.session_id, "about": about}
@@ -339,7 +340,7 @@ def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 def _said(would: Excised) -> dict[int, Masked]:
     try:
-        turns = sessions.look_into(sessions.locate(str(Reference(would.tool, would.session_id)))).turns
+        turns = session_lookup.look_into(session_lookup.locate(str(Reference(would.tool, would.session_id)))).turns
     except SmartForkError:
         return {}
     going = {number: turns[number] for number in would.numbers if number is not None and number < len(turns)}
@@ -374,7 +375,7 @@ def _request(asked: Mapping[str, str], *, dry_run: bool) -> CutRequest:
     secrets = asked.get("secrets") == "yes"
     if not (turns or secrets):
         raise Usage("Which turns?", "Use the numbers of `smart-fork excise list`: 5-7,9. Or mask secrets.")
-    meant = sessions.locate(session).reference  # never a path
+    meant = session_lookup.locate(session).reference  # never a path
     return CutRequest(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
 
 

@@ -15,13 +15,7 @@ from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.texts import NEWS_TAG
 from smart_fork.display_text import printable
-from smart_fork.repository.changes_since import (
-    MAX_COMMITS,
-    ChangesSince,
-    FileDifference,
-    SessionKnowledge,
-    find_changes,
-)
+from smart_fork.repository.changes_since import MAX_COMMITS, ChangedFile, ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
 
 #: The maximum length of a summary.
@@ -101,7 +95,7 @@ def _behind(found: ChangesSince, *, worktree: bool) -> str:
     return f"{where} is {commits} behind its upstream{upstream}, as last fetched."
 
 
-def _difference(one: FileDifference) -> str:
+def _difference(one: ChangedFile) -> str:
     lines = f"+{one.lines[0]} -{one.lines[1]}" if one.lines not in (None, (0, 0)) and one.lines else ""
     said = [
         f"renamed to {_name(one.to)}" if one.change == "renamed" else _WHAT.get(one.change, "" if lines else "changed")

@@ -16,11 +16,12 @@ from typing import Literal
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import Checkout, Unproven, is_within, resolve, top_of
+from indexer.project import Checkout, is_within, resolve
 from indexer.repositories import recorded
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.repository.git import FOLDER, Repository
-from smart_fork.repository.history import branch_of, checked_out, dated, inside, is_commit, is_plain, moves, tops
+from smart_fork.repository.git import FOLDER, Repository, branch_of, checkout_at, is_commit, is_plain
+from smart_fork.repository.project_places import inside, tops
+from smart_fork.repository.reflog import checked_out, moves
 from smart_fork.system.processes import Completed, Processes
 
 #: The seconds that all calls of git together may take; if they take longer, no changes are reported.
@@ -50,9 +51,9 @@ _ENDS: Mapping[str, ChangeKind] = {"A": "added", "D": "deleted"}
 class SessionKnowledge:
     """The state of a repository as a session knows it: the files that it read or edited, and the commit and branch.
 
-    `edits` maps each file to its number of edits, most edited first. The session began and last worked at `begun` and
-    `until`, in seconds. `commit` was checked out at the beginning, according to the log. `branch` is empty if no branch
-    was checked out, `None` if unknown. `here` is true if the session worked on this machine.
+    `edits` maps files to their numbers of edits (0: only read), most edited first. The session began and last worked at
+    `begun` and `until`, in seconds. `commit` was checked out at the beginning. `branch` is empty if no branch was
+    checked out, `None` if unknown. `here` is true if the session worked on this machine.
     """
 
     edits: Mapping[str, int]
@@ -65,9 +66,8 @@ class SessionKnowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class FileDifference:
-    """A file that has changed since a session. `own` is true if the session itself may have made part of the
-    difference.
+class ChangedFile:
+    """A file that has changed since a session. `own` is true if the session itself may have made some of the changes.
 
     `to` is the new name of a renamed file. `lines` are the numbers of added and removed lines.
     """
@@ -94,7 +94,7 @@ class ChangesSince:
     branch: str | None
     commit_now: str
     branch_now: str
-    files: tuple[FileDifference, ...]
+    files: tuple[ChangedFile, ...]
     #: The session's uncommitted files in the directory, which a new worktree will not have.
     left_behind: tuple[str, ...] = ()
     behind: int = 0
@@ -105,27 +105,21 @@ class ChangesSince:
         """Return True if the session's branch is known and is not the present branch."""
         return self.branch is not None and self.branch not in (self.branch_now, mask(self.branch_now))
 
-    @property
-    def is_any(self) -> bool:
-        """Return True if anything has changed since the session."""
-        return bool(self.files or self.left_behind or self.branch_changed or self.behind)
-
 
 def find_changes(
     folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
 ) -> ChangesSince | None:
-    """Return the certain differences between the repository as a session knows it (`then`) and the checkout of
-    `folder`.
+    """Return the certain changes of a repository since the state `then`, as the checkout of `folder` shows them.
 
     With `committed`, compare only with the checked-out commit, and ignore uncommitted changes.
     """
     if then.until > time.time() + _SKEW:
         return None
     try:
-        found = _Look(_Git(Repository.open(folder, processes)), then, committed=committed).find_changes()
+        found = _Comparison(_Git(Repository.open(folder, processes)), then, committed=committed).find_changes()
     except SmartForkError:  # no repository, no git, none that answers in time
         return None
-    return found if found.is_any else None
+    return found if found.files or found.left_behind or found.branch_changed or found.behind else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +130,15 @@ class _Git:
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def __call__(self, *words: str) -> Completed:
-        """Run git with these arguments. Paths in them are literal, not patterns.
-
-        Raises:
-            ProgramFailed: git took too long.
-        """
+        """Run git with these arguments, in which paths are literal; raise `ProgramFailed` if it takes too long."""
         left = self.until - time.monotonic()
         if left <= 0:
             raise ProgramFailed("git took too long")
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
-    def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
-        """Return how the files `names` differ between the commits `before` and `after`; empty `after`: the working
-        directory.
+    def between(self, before: str, after: str, names: Collection[str]) -> dict[str, ChangedFile] | None:
+        """Return how the files `names` differ between two commits, or between `before` and the working directory (empty
+        `after`).
 
         Return `None` if git lacks a commit, because of garbage collection or a shallow clone.
         """
@@ -159,23 +149,21 @@ class _Git:
         for counted in (("--numstat",), ()):  # the contents may not be there where the names are
             done = self(*how, *counted, "-z", "--no-renames", "--abbrev=64", *_PLAINLY, *ends)
             if done.ok:
-                return _listed(done.stdout, frozenset(names))
+                return _parse_differences(done.stdout, frozenset(names))
         return None
 
-    def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
-        """Return the files in `gone`, missing since the commit `before`, that are renamed in `after` (empty: the
-        index).
-        """
+    def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, ChangedFile]:
+        """Return the renamed files among `gone`, which `before` has and `after` has not (empty: the index)."""
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
         ends = ("--end-of-options", before, *((after,) if after else ()))
         done = self(*words, "--raw", *ends)
-        pairs = dict(_pairs(done.stdout, frozenset(gone))) if done.ok else {}
+        pairs = dict(_parse_renames(done.stdout, frozenset(gone))) if done.ok else {}
         edited = {old: to for old, (to, same) in pairs.items() if not same}
         counted = self(*words, "--numstat", *ends, "--", *edited, *edited.values()).stdout if edited else b""
-        lines = _counted(counted)
+        lines = _parse_counts(counted)
         return {
-            old: FileDifference(old, "renamed", to, lines=(0, 0) if same else lines.get((old, to)))
+            old: ChangedFile(old, "renamed", to, lines=(0, 0) if same else lines.get((old, to)))
             for old, (to, same) in pairs.items()
         }
 
@@ -186,9 +174,10 @@ class _Git:
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return how many commits of the upstream branch HEAD lacks, up to `MAX_COMMITS`, and that branch's name.
+        """Return the number of upstream commits that HEAD lacks, up to `MAX_COMMITS`, and the name of the upstream
+        branch.
 
-        Nothing is fetched. Return 0 and an empty name without an upstream, or if git takes too long.
+        Nothing is fetched. Return 0 and an empty name if there is no upstream branch, or if git takes too long.
         """
         with suppress(ProgramFailed):
             count = self("rev-list", "--count", f"--max-count={MAX_COMMITS}", "HEAD..@{upstream}", "--")
@@ -198,8 +187,8 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """Return the files in `names` that work from before `moment` changed in commits that were rebased or amended
-        later.
+        """Return the files in `names` with changes that are older than `moment`, but came into `ref` later (by a
+        rebase).
 
         Only commits in `ref` that are not in `since` are examined. If git fails, return all `names`.
         """
@@ -221,10 +210,10 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The commit with which the present state is compared, because it is closest to the state that the session knew.
+    """The commit to compare with: the nearest known one to the state that the session knew.
 
-    Files in `doubtful`, which the session read, may have differed from it. It contains the session's edits to the files
-    in `committed`.
+    Files in `doubtful`, which the session read, may have differed from it. It contains the edits of files in
+    `committed`.
     """
 
     commit: str
@@ -234,7 +223,7 @@ class _Base:
     committed: frozenset[str] = frozenset()
 
 
-class _Look:
+class _Comparison:
     """One comparison of a session's knowledge of a repository with the repository's present state."""
 
     def __init__(self, git: _Git, then: SessionKnowledge, *, committed: bool) -> None:
@@ -247,7 +236,7 @@ class _Look:
         self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
 
     def find_changes(self) -> ChangesSince:
-        base = self._by_record() or self._by_log() or self._by_branch()
+        base = self._by_reflog() or self._by_log() or self._by_branch()
         found = tuple(self._differing(base)) if base is not None else ()
         left = tuple(name for name in self.files if name in self.dirty) if self.committed else ()
         branch = base.branch if base is not None and base.branch is not None else self.then.branch
@@ -274,8 +263,8 @@ class _Look:
             branch = os.fsdecode(named.stdout).rstrip("\n") if named.ok else ""
         return commit.text if commit.ok else "", branch
 
-    def _by_record(self) -> _Base | None:
-        """Return the commit to compare with from the reflog: the session's last checkout, if the reflog tells."""
+    def _by_reflog(self) -> _Base | None:
+        """Return the commit to compare with, from the reflog: the session's last checkout, if known."""
         then = self.then
         if not then.here:
             return None
@@ -295,18 +284,11 @@ class _Look:
 
     def _place(self) -> Checkout | None:
         """Return the checkout in which the session worked, if it still belongs to this repository."""
-        where = recorded(self.then.cwd)
-        top = top_of(where) if where is not None and where.is_dir() else None
-        try:
-            place = Checkout.at(top) if top is not None else None
-        except Unproven:
-            return None
+        place = checkout_at(recorded(self.then.cwd))
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the commit to compare with, from the session's log: the first, or a later one before the session's
-        end.
-        """
+        """Return the commit to compare with, from the session's log: the first, or a later one before its end."""
         commit, branch = self.then.commit, self.then.branch
         if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
@@ -320,10 +302,10 @@ class _Look:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """Return the commit to compare with: the newest one of the session's branch at the end of the session, by its
+        """Return the commit to compare with: the last one of the session's branch before the session's end, by its
         time.
 
-        A file is doubtful (it may have differed) if a commit that reached the branch later contains older work on it.
+        A file is doubtful if a commit that reached the branch later contains older work on it.
         """
         branch, until = self.then.branch, self.then.until
         if not branch or not is_plain(branch) or not self.files:
@@ -337,7 +319,7 @@ class _Look:
                 return _Base(commit, _BY_THEN, branch, self.git.older_work(commit, ref, until, self.files))
         return None
 
-    def _differing(self, base: _Base) -> Iterator[FileDifference]:
+    def _differing(self, base: _Base) -> Iterator[ChangedFile]:
         wanted = [name for name in self.files if self._is_certain(name, base)]
         if self.committed and not self.commit:
             return
@@ -354,7 +336,7 @@ class _Look:
             lying = name in self.dirty or (not self.commit and one.change != "deleted")
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
-    def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileDifference]:
+    def _between(self, commit: str, names: Collection[str]) -> Mapping[str, ChangedFile]:
         """Return how the files `names` differ between `commit` and now, uncommitted changes included."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
@@ -367,10 +349,10 @@ class _Look:
         """Return True if a difference of the file from the commit in `base` is certainly newer than the session."""
         if name in base.doubtful or (self.committed and name in self.dirty):
             return False
-        return not (self.then.here and self._is_as_it_was(name))
+        return not (self.then.here and self._is_unwritten(name))
 
-    def _is_as_it_was(self, name: str) -> bool:
-        """Return True if the file on disk is the one with which the session worked, and was not written since."""
+    def _is_unwritten(self, name: str) -> bool:
+        """Return True if the file on disk is the file of the session, and was not written after the session."""
         place = self.top / name
         try:
             return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
@@ -393,10 +375,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
-    """Return the index in `history` (newest commit first) of the newest commit that was made by `moment`.
-
-    Return `None` without one, or if a clock was wrong: an older entry is after `moment`, or one is in the future.
-    """
+    """Return the index of the newest commit in `history` that was made by `moment`; `None` if a clock was wrong."""
     place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
     if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
         return None
@@ -405,15 +384,14 @@ def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
     return place
 
 
-def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileDifference]:
-    """Parse git's output of ``--raw --numstat -z``: return the differences of the files in `wanted`, by name."""
+def _parse_differences(said: bytes, wanted: frozenset[str]) -> dict[str, ChangedFile]:
     fields = iter(os.fsdecode(said).split("\0"))
-    found: dict[str, FileDifference] = {}
+    found: dict[str, ChangedFile] = {}
     for one in fields:
         if one.startswith(":"):
             name, (before, after, old, new, status) = next(fields, ""), one[1:].split(" ")
             if name in wanted and _GITLINK not in (before, after) and status[0] != "U":
-                found[name] = FileDifference(name, _change(before, after, status[0], same=old == new))
+                found[name] = ChangedFile(name, _change(before, after, status[0], same=old == new))
         elif one:
             added, removed, name = one.split("\t", 2)
             if name in found and added.isdigit() and removed.isdigit():
@@ -429,14 +407,14 @@ def _change(before: str, after: str, status: str, *, same: bool) -> ChangeKind:
     return "mode" if same and before != after else "changed"
 
 
-def _of_its_mode(one: FileDifference) -> FileDifference:
+def _of_its_mode(one: ChangedFile) -> ChangedFile:
     """Return `one` with the kind "mode" if only the file's mode differs, and no line; otherwise unchanged."""
     if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
         return replace(one, change="mode", lines=None)
     return one
 
 
-def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _parse_renames(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """Parse git's output of ``--raw -z``: yield each renamed file in `wanted`, its new name, and if it is unchanged."""
     fields = iter(os.fsdecode(said).split("\0"))
     for one in fields:
@@ -446,8 +424,7 @@ def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str
                 yield old, (new, one.endswith("R100"))
 
 
-def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
-    """Parse git's output of ``--numstat -z``: map old and new name of renamed files to added and removed lines."""
+def _parse_counts(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
     fields = iter(os.fsdecode(said).split("\0"))
     found = {}
     for one in fields:
@@ -457,3 +434,10 @@ def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
             if added.isdigit() and removed.isdigit():
                 found[names] = int(added), int(removed)
     return found
+
+
+def dated(said: bytes) -> Iterator[tuple[str, int]]:
+    """Parse git's output of ``rev-list --timestamp``: yield each commit's hash and time."""
+    for line in said.decode("ascii", "replace").splitlines():
+        made, _, name = line.partition(" ")
+        yield name, int(made)

@@ -1,8 +1,8 @@
 """Runs git so that nothing in a repository makes git run a program, no matter who wrote the repository.
 
 git gets the repository's location, as verified by `indexer.project`, and never searches for it. Hooks, watchers,
-filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with names that
-vary, such as a filter's, are first looked up in the repository's configuration.
+filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with variable
+names, such as ``filter.NAME.clean``, are first looked up in the repository's configuration.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from indexer import repositories
 from indexer.lazy import dataclass, late
 from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
 from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Completed, Processes
 
-GIT_SECONDS = 120.0
 #: The folder in a repository for workers' worktrees. It is inside the main working directory, so that agents which
 #: trust that directory also trust its worktrees.
 FOLDER = ".worktrees"
@@ -62,6 +63,7 @@ _SETTINGS = {
     "gc.auto": "0",
     "maintenance.auto": "false",
 }
+_CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
 #: Settings of a repository that name programs, and the value that switches each off.
 _NAMED = (
     (late(r"filter\..*\.(?:clean|smudge|process)", re.DOTALL), ""),
@@ -69,6 +71,11 @@ _NAMED = (
     (late(r"(?:diff\..*\.(?:command|textconv)|merge\..*\.driver)", re.DOTALL), ""),
     (late(r"hook\..*\.command", re.DOTALL), ""),
 )
+
+_NAME = late(r"[0-9a-f]{40,64}")
+_REF = "ref: refs/heads/"
+#: A valid branch name that has no other meaning to git.
+_PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +95,12 @@ class Repository:
     def top(self) -> Path:
         return self.place.top
 
+    #: The seconds that git may take, unless a call says otherwise.
+    SECONDS = 120.0
+
     def git(
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
-        seconds: float = GIT_SECONDS,
+        seconds: float = SECONDS,
     ) -> Completed:  # fmt: skip
         """Run git in the directory `within`, by default at the checkout's top, and return the result, whatever its
         status.
@@ -111,17 +121,28 @@ class Repository:
             raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}", f"Look at the repository: {self.top}")
         return done
 
+    def changed_files(self, seconds: float) -> list[str]:
+        """Return the files with uncommitted changes, without new ones: git would walk through each folder."""
+        done = self.git(*_CHANGED, seconds=seconds)
+        return paths(done) if done.ok else []
+
+    @staticmethod
+    def branch_at(directory: Path) -> str:
+        """Return the branch of the checkout that contains `directory`; empty without one, or if it is unknown."""
+        place = checkout_at(directory)
+        return (branch_of(place.own) or "") if place else ""
+
     @classmethod
     def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
         """Open the repository that contains `folder`, only to read commits, file names and the configuration.
 
-        For that, git runs no program that the configuration names. So its check is skipped.
+        The configuration is not examined first, because git runs no program for such commands.
 
         Raises:
             ProgramFailed: there is no repository, or its `.git` is not trusted.
         """
         place = _proven(folder)
-        return Repository(place, _environment(place) | configured(_SETTINGS), processes)
+        return Repository(place, _environment(place) | _configured(_SETTINGS), processes)
 
     @classmethod
     def open_worktree(cls, worktree: Path, processes: Processes) -> Repository:
@@ -156,6 +177,15 @@ def paths(done: Completed) -> list[str]:
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
+def checkout_at(directory: Path | None) -> Checkout | None:
+    """Return the checkout that contains a directory; `None` without one, or if its `.git` is not trusted."""
+    try:
+        top = top_of(directory) if directory is not None and directory.is_dir() else None
+        return Checkout.at(top) if top is not None else None
+    except (OSError, ValueError, Unproven):
+        return None
+
+
 def _proven(folder: Path) -> Checkout:
     top = top_of(resolve(folder))
     if top is None:
@@ -167,14 +197,14 @@ def _proven(folder: Path) -> Checkout:
         raise ProgramFailed(f"smart-fork does not run git in {folder}: {printable(str(error))}") from error
 
 
-def bare_environment(own: Path) -> dict[str, str]:
-    """Return the environment variables for running git with the git folder `own`.
+def bare_environment(own: Path, settings: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return the environment variables for running git with the git folder `own` and these `settings`.
 
     The caller's ``GIT_`` variables are left out if they could make git run programs or use another repository.
     """
     kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
     clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT
-    return clean | {"GIT_DIR": str(own)}
+    return clean | {"GIT_DIR": str(own)} | (_configured(settings) if settings else {})
 
 
 def _environment(place: Checkout) -> dict[str, str]:
@@ -189,27 +219,15 @@ def _described(place: Checkout, processes: Processes) -> Repository:
     said = Repository(place, clean, processes).git("config", "--list", "-z")
     if not said.ok:
         raise ProgramFailed(f"git cannot read {place.top}: {said.complaint}", "Look at its configuration.")
-    values = dict(_values(said.stdout))
+    entries = (entry.partition("\n") for entry in os.fsdecode(said.stdout).split("\0"))
+    values = {name: value for name, _, value in entries if name}
+    silenced = {name: nothing for name in values for pattern, nothing in _NAMED if pattern.fullmatch(name)}
     if place.common == place.own and values.get("core.bare", "false").lower() in ("", "true", "yes", "on", "1"):
         del clean["GIT_WORK_TREE"]  # there is no working directory, only others' beside it
-    return Repository(place, clean | configured(_SETTINGS | dict(_silenced(values))), processes)
+    return Repository(place, clean | _configured(_SETTINGS | silenced), processes)
 
 
-def _values(listed: bytes) -> Iterator[tuple[str, str]]:
-    for entry in os.fsdecode(listed).split("\0"):
-        name, _, value = entry.partition("\n")
-        if name:
-            yield name, value
-
-
-def _silenced(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name in values:
-        for pattern, nothing in _NAMED:
-            if pattern.fullmatch(name):
-                yield name, nothing
-
-
-def configured(settings: Mapping[str, str]) -> dict[str, str]:
+def _configured(settings: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables that give git these `settings`. Programs that git starts inherit the variables."""
     found = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (name, value) in enumerate(settings.items()):
@@ -224,7 +242,7 @@ _BATCH_BYTES = 1 << 24
 
 
 def contents(store: Path, processes: Processes) -> Iterator[bytes]:
-    """Yield the contents of all objects in the untrusted object store `store`, packed ones too, several at a time.
+    """Yield the contents of all objects (loose and packed) in the untrusted object store `store`, several at a time.
 
     The store's configuration, its hooks, and objects that it borrows from another store are ignored.
 
@@ -232,14 +250,13 @@ def contents(store: Path, processes: Processes) -> Iterator[bytes]:
         ProgramFailed: git cannot read all objects.
     """
     with tempfile.TemporaryDirectory() as folder:
-        own = _around(store, Path(folder))
+        own = _bare_repository_around(store, Path(folder))
         listed = _git(own, processes, b"", "--batch-all-objects", "--batch-check=%(objectname) %(objectsize)")
         for names in _batches(listed):
             yield _git(own, processes, b"\n".join(names), "--batch")
 
 
-def _around(store: Path, own: Path) -> Path:
-    """Create a bare repository in the folder `own`, with the objects of `store` but not its configuration or hooks."""
+def _bare_repository_around(store: Path, own: Path) -> Path:
     for name in ("refs", "objects"):
         (own / name).mkdir()
     (own / "HEAD").write_text("ref: refs/heads/main\n")
@@ -267,8 +284,32 @@ def _batches(listed: bytes) -> Iterator[list[bytes]]:
 
 def _git(own: Path, processes: Processes, given: bytes, *options: str) -> bytes:
     done = processes.run(
-        ["git", "cat-file", *options], env=bare_environment(own), timeout=GIT_SECONDS, input=given, cwd=own
+        ["git", "cat-file", *options], env=bare_environment(own), timeout=Repository.SECONDS, input=given, cwd=own
     )
     if not done.ok:
         raise ProgramFailed(f"git cannot read the objects: {done.complaint}")
     return done.stdout
+
+
+# The branch of a checkout, read from its files, and names of branches and commits.
+
+
+def branch_of(own: Path) -> str | None:
+    """Return the branch that a checkout is on; empty if HEAD is detached, `None` if unknown.
+
+    `own` is the git folder of this checkout, which for a worktree is not the repository's.
+    """
+    said = os.fsdecode(repositories.end_of(own / "HEAD", 1 << 12)).strip()
+    if said.startswith(_REF):
+        return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
+    return "" if _NAME.fullmatch(said) else None
+
+
+def is_plain(branch: str) -> bool:
+    """Return True if a branch name from a log is valid, and git cannot take it for an option or an expression."""
+    return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
+
+
+def is_commit(name: str) -> bool:
+    """Return True if a text from a log is a full commit hash."""
+    return bool(_NAME.fullmatch(name))

@@ -33,7 +33,7 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The uncommitted changes on top of a commit, as two git trees: `staged`, and `files` as they are on disk.
+    """The uncommitted changes on top of a commit, as two git trees: the index (`staged`), and the `files` on disk.
 
     `announced` are new files that were added without their content (``git add -N``).
     """
@@ -47,16 +47,8 @@ class Changes:
 def check(folder: Path, processes: Processes) -> None:
     """Refuse (`ForkRefused`) uncommitted changes in `folder` that cannot be copied to a worktree. Nothing is copied."""
     there = Repository.open(folder, processes)
-    with _index_of_our_own(there) as env:
+    with _temporary_index(there) as env:
         _refuse_the_impossible(there, env)
-
-
-def take(folder: Path, commit: str, processes: Processes) -> Changes:
-    """Store the uncommitted changes of the working directory that contains `folder` as git objects, and return them.
-
-    `commit` is checked out there. Raise `ForkRefused` if they cannot be copied.
-    """
-    return _taken(Repository.open(folder, processes), commit)
 
 
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
@@ -75,7 +67,7 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
         where = ("--pathspec-from-file=-", "--pathspec-file-nul")
         there.asked("--literal-pathspecs", "add", "--force", "--intent-to-add", *where, given=names)
     there.git("update-index", "-q", "--refresh")  # it fails where something differs, as it may here
-    if _taken(there, changes.commit) != changes:
+    if take(there, changes.commit) != changes:
         raise ForkRefused(
             "Some uncommitted changes could not be copied, such as those outside a sparse checkout",
             f"Commit them, or {_without()}",
@@ -87,7 +79,7 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
 
 
 def forget_base(repository: Repository, worktree: Path) -> None:
-    """Delete the git reference that kept the commit of the changes copied to a worktree, which is removed."""
+    """Delete the git reference that keeps the commit of the changes that were copied to a worktree."""
     repository.git("update-ref", "-d", BASES + worktree.name)
 
 
@@ -96,20 +88,24 @@ def difference(
 ) -> tuple[tuple[FileChange, ...], bytes]:
     """Return the files of `worktree` that differ from commit `base`: committed, uncommitted and new files together.
 
-    With `patch`, also return the differences as a patch. Nothing is written to the repository.
+    With `patch`, also return the differences as a patch; else it is empty. Nothing is written to the repository.
     """
     there = Repository.open_worktree(worktree, processes)
-    with _index_of_our_own(there) as index, _objects_of_our_own(there) as objects:
+    with _temporary_index(there) as index, _temporary_objects(there) as objects:
         env = dict(index) | dict(objects)
         files = _all_files(there, env)
         how = ("diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--end-of-options", base, files)
         counted = there.asked(how[0], "-z", "--numstat", *how[1:], env=env).stdout
         text = there.asked(how[0], "-p", *how[1:], env=env).stdout if patch else b""
-    return tuple(_counted(counted)), text
+    return tuple(_parse_numstat(counted)), text
 
 
-def _taken(there: Repository, commit: str) -> Changes:
-    with _index_of_our_own(there) as env:
+def take(there: Repository, commit: str) -> Changes:
+    """Store the uncommitted changes on top of the checked-out `commit` as git objects, and return them.
+
+    Raise `ForkRefused` if they cannot be copied.
+    """
+    with _temporary_index(there) as env:
         _refuse_the_impossible(there, env)
         how = ("diff-files", "-z", "--name-only", "--diff-filter=A", "--ignore-submodules=all")
         announced = there.asked(*how, env=env)
@@ -118,8 +114,8 @@ def _taken(there: Repository, commit: str) -> Changes:
 
 
 @contextmanager
-def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """Make a temporary copy of the index, and yield the environment variables that make git use it."""
+def _temporary_index(there: Repository) -> Iterator[Mapping[str, str]]:
+    """Copy the index, and yield the environment variables that make git use the copy."""
     index = there.place.own / "index"
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         copy = Path(folder) / "index"
@@ -130,15 +126,14 @@ def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
-def _objects_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
+def _temporary_objects(there: Repository) -> Iterator[Mapping[str, str]]:
     """Make a temporary folder for new git objects, and yield the environment variables that make git write there."""
     objects = (there.place.common / "objects").resolve()
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
-        yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(objects))}
+        yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _in_quotation_marks(str(objects))}
 
 
-def _quoted(path: str) -> str:
-    """Return a path in quotation marks, for git's colon-separated list of object folders."""
+def _in_quotation_marks(path: str) -> str:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -151,14 +146,14 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
     sparse = there.git("config", "--type=bool", "core.sparseCheckout").text == "true"
     inner = submodules(there, env)
     if inner:
-        there.asked("update-index", "-z", "--index-info", env=env, given=b"".join(map(_entry, inner)))
+        there.asked("update-index", "-z", "--index-info", env=env, given=b"".join(map(_index_entry, inner)))
     where = (":/", *(f":(top,exclude,literal){one.name}" for one in inner if one.folder))
     how = ("add", "--all", *(["--sparse"] if sparse else []), "--pathspec-from-file=-", "--pathspec-file-nul")
     there.asked(*how, env=env, given=b"\0".join(map(os.fsencode, where)))
     return there.asked("write-tree", env=env).text
 
 
-def _entry(one: Submodule) -> bytes:
+def _index_entry(one: Submodule) -> bytes:
     """Return an input line for git's index: the submodule's checked-out commit, or its removal without a folder."""
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
@@ -180,8 +175,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
         raise ForkRefused(f"There are changes in the submodule {changed}", hint)
 
 
-def _counted(numstat: bytes) -> Iterator[FileChange]:
-    """Parse git's output of ``--numstat -z``, in which old and new name follow an empty name."""
+def _parse_numstat(numstat: bytes) -> Iterator[FileChange]:
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if not field:

@@ -55,7 +55,9 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Return a warning about files that git filters, such as Git LFS, would convert: no filter is run."""
+        """Return a warning about files that are stored in another form, such as Git LFS: git's filters for them were
+        not run.
+        """
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
@@ -69,6 +71,20 @@ class Worktree:
         pull = " (git lfs pull, there, fetches them)" if driver == "lfs" else ""
         return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
 
+    @staticmethod
+    def empty_submodules(repository: Path, processes: Processes) -> str:
+        """Return a warning that submodules are empty in a new worktree; empty if the repository has none."""
+        there = Repository.open(repository, processes)
+        if not (there.top / ".gitmodules").exists():
+            return ""
+        listed = there.git("ls-tree", "-r", "-z", "--full-tree", "HEAD").stdout.split(b"\0")
+        names = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
+        if not names:
+            return ""
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        fill = advice("; git submodule update --init, there, fills them", tool="")
+        return f"Submodules are empty in the worktree: {printable(names[0])}{more}{fill}"
+
     def remove(self, processes: Processes) -> None:
         """Remove the new worktree, its branch and its content: the fork for which it was made was not started."""
         there = Repository.open(self.repository, processes)
@@ -77,7 +93,7 @@ class Worktree:
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a fork that was interrupted while it started, unless it contains work."""
+        """Remove the worktree of a fork whose start was interrupted, unless the worktree contains work."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
@@ -126,7 +142,8 @@ class Worktree:
         # Of two branches, one of which is named as the other and then a slash, git keeps one only.
         taken = there.git("show-ref", "--verify", "--quiet", f"refs/heads/{BRANCHES[:-1]}").ok
         for number in range(_MAX_WORKTREES + 1):
-            free = _numbered(plain_name(name), number)
+            end = f"-{number}" if number else ""
+            free = plain_name(name)[: MAX_NAME_CHARACTERS - len(end)] + end
             branch = f"{BRANCHES[:-1]}-{free}" if taken else BRANCHES + free
             if os.path.lexists(folder / free):
                 continue
@@ -157,8 +174,9 @@ class Worktree:
             ProgramFailed: git failed.
         """
         planned = Worktree.plan(repository, name, processes)
-        _exclude(Repository.open(repository, processes).place.common)
-        carried = uncommitted.take(repository, planned.base, processes) if with_changes else None
+        there = Repository.open(repository, processes)
+        _exclude(there.place.common)
+        carried = uncommitted.take(there, planned.base) if with_changes else None
         made = _add(planned, name, processes, note)
         if carried is None:
             return made
@@ -199,7 +217,7 @@ class Worktree:
     def what_would_be_lost(self, processes: Processes) -> str | None:
         """Return why the worktree and its branch must not be removed; `None` if no work would be lost with them.
 
-        In doubt, content counts as lost. The sentence has the commands to remove both by hand.
+        In doubt, content counts as work. The reason ends with the commands that remove both.
         """
         worktree, branch = self.path, self.branch
         if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
@@ -225,7 +243,7 @@ class Worktree:
         except ProgramFailed as error:
             return f"{worktree} cannot be read ({error.message}); {_by_hand(repository.top, worktree, branch)}"
         reasons = _in_it(mine, there, branch, self.base, known) if mine and there else iter(())
-        reason = next(reasons, None) or _commits(repository, there, branch)
+        reason = next(reasons, None) or _unsaved_commits(repository, there, branch)
         return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
 
     def is_left(self, processes: Processes) -> bool:
@@ -272,7 +290,7 @@ def plain_name(name: str | None) -> str:
 def _add(planned: Worktree, name: str | None, processes: Processes, note: Callable[[Worktree], object]) -> Worktree:
     failed = 0
     note(planned)
-    while not (done := _made(planned, processes)).ok:
+    while not (done := _try_to_make(planned, processes)).ok:
         again = replace(Worktree.plan(planned.repository, name, processes), base=planned.base)
         failed += again == planned  # else somebody else took the name meanwhile
         if failed == _MAX_TRIES:
@@ -281,10 +299,9 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
     return planned
 
 
-def _made(planned: Worktree, processes: Processes) -> Completed:
-    """Make the planned worktree; return the result of the last git command.
-
-    The branch is made first: if git fails, it is known whether the branch is new and must be removed.
+def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
+    """Make the worktree. The branch is made first: so it is known whether it is new, and must be removed after a
+    failure.
     """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
@@ -307,13 +324,6 @@ def _made(planned: Worktree, processes: Processes) -> Completed:
     return done
 
 
-def _numbered(name: str, number: int) -> str:
-    if not number:
-        return name
-    end = f"-{number}"
-    return name[: MAX_NAME_CHARACTERS - len(end)] + end
-
-
 def _exclude(common: Path) -> None:
     """Hide workers' worktrees from ``git status``, by the uncommitted ``info/exclude`` in the git folder `common`."""
     line = f"/{FOLDER}/"
@@ -328,20 +338,6 @@ def _exclude(common: Path) -> None:
         return
     with path.open("a", encoding="utf-8") as file:
         file.write(line + "\n" if not known or known.endswith("\n") else f"\n{line}\n")
-
-
-def empty_submodules(repository: Path, processes: Processes) -> str:
-    """Return a warning that submodules are empty in a new worktree; empty if the repository has none."""
-    there = Repository.open(repository, processes)
-    if not (there.top / ".gitmodules").exists():
-        return ""
-    listed = there.git("ls-tree", "-r", "-z", "--full-tree", "HEAD").stdout.split(b"\0")
-    names = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
-    if not names:
-        return ""
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    fill = advice("; git submodule update --init, there, fills them", tool="")
-    return f"Submodules are empty in the worktree: {printable(names[0])}{more}{fill}"
 
 
 _OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
@@ -379,7 +375,7 @@ def _in_it(
     for other in known:
         if other != mine and is_within(other.path, worktree):
             yield f"has another worktree in it, {other.path}"
-    if somebody := _somebody_in(worktree):
+    if somebody := _process_in(worktree):
         yield f"is the working directory of process {somebody}"
     how = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
     status = there.git(*how)
@@ -390,7 +386,7 @@ def _in_it(
         yield f"has {_counted(number, 'uncommitted or new file')}{carried}"
     if changed := next((one.name for one in submodules(there) if one.changed), None):
         yield f"has changes in the submodule {changed}"
-    if hidden := _hidden_from_status(there):
+    if hidden := _file_hidden_from_status(there):
         yield f"has files that git does not check (assume-unchanged), such as {hidden}"
     stashes = there.git("stash", "list", "--format=%gs").text.splitlines()
     made_there = [line for line in stashes if line.startswith((f"WIP on {branch}:", f"On {branch}:"))]
@@ -398,8 +394,8 @@ def _in_it(
         yield f"has {_counted(len(made_there), 'stash', 'stashes')}"
 
 
-def _commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Describe the commits of a worker's branch and worktree that are on no other branch, local or remote, if any."""
+def _unsaved_commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
+    """Describe the commits of a worker's branch and worktree that no other branch has; `None` without any."""
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")
@@ -421,8 +417,7 @@ def _as_it_began(there: Repository, base: str) -> bool:
         return False
 
 
-def _hidden_from_status(there: Repository) -> str | None:
-    """Return the name of an existing file that ``git update-index`` has hidden from ``git status``, if any."""
+def _file_hidden_from_status(there: Repository) -> str | None:
     for line in there.git("ls-files", "-z", "-v").stdout.split(b"\0"):
         flag, name = line[:1], os.fsdecode(line[2:])
         if (flag == b"S" or flag.islower()) and os.path.lexists(there.top / name):
@@ -430,8 +425,7 @@ def _hidden_from_status(there: Repository) -> str | None:
     return None
 
 
-def _somebody_in(worktree: Path) -> str | None:
-    """Return id and name of a visible process that has its working directory in the worktree, if any."""
+def _process_in(worktree: Path) -> str | None:
     import psutil  # takes a while
 
     there = resolve(worktree)

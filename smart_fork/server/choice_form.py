@@ -19,7 +19,7 @@ from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from smart_fork.display_text import minute, printable
 from smart_fork.errors import NotFound
-from smart_fork.finding.session_view import BUDGET, Hit
+from smart_fork.finding.hit import Hit
 from smart_fork.forking.request import AnswerPending, Ask
 from smart_fork.server import tasks
 from smart_fork.server.calls import roots_question
@@ -40,7 +40,7 @@ FIELD, NONE = "session", "none"
 QUESTION = "Several past sessions fit about equally well. Fork which one?"
 EXPENSIVE = "A fork of this session loads much of the model's context. Fork it?"
 NONE_LABEL, NOT_LABEL = "None of these", "Do not fork"
-_LESS = f"Ask the user, or give budget {BUDGET!r}: a fork within it is not asked about."
+_LESS = f"Ask the user, or give budget {Hit.BUDGET!r}: a fork within it is not asked about."
 #: The first protocol version with `oneOf` for titled choices. Earlier versions have `enumNames`.
 _ONE_OF = "2025-11-25"
 
@@ -136,7 +136,7 @@ def declined_error(hits: Sequence[Hit]) -> NotFound:
     return NotFound(
         f"Nothing was forked: the user chose {what}, or this client did without asking",
         "Ask the user what to do instead. fork_session_id forks a session without a question"
-        f"{'' if len(hits) > 1 else f', budget {BUDGET!r} less of it'}.",
+        f"{'' if len(hits) > 1 else f', budget {Hit.BUDGET!r} less of it'}.",
     )
 
 

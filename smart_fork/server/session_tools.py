@@ -18,18 +18,19 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.excise.answer import CutRequest, Excised
-from smart_fork.finding import sessions
-from smart_fork.finding.answer import Answer, IndexStatus, Recents, Unsearched
-from smart_fork.finding.index_refresh import index_status as current_status
+from smart_fork.finding import session_lookup
+from smart_fork.finding.answer import Answer, Recents, Unsearched
+from smart_fork.finding.conversation import Conversation, Exported, ReadRange
+from smart_fork.finding.hit import Hit
+from smart_fork.finding.index_status import IndexStatus
+from smart_fork.finding.index_status import index_status as current_status
 from smart_fork.finding.query import unnamed
-from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE
+from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE, score_in_words
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, OWN, FindRequest, RecentRequest
 from smart_fork.finding.results import UNTRUSTED, written_by
 from smart_fork.finding.session_library import MODEL_SECONDS
 from smart_fork.finding.session_library import library as open_library
-from smart_fork.finding.session_view import Conversation, Exported, Hit, score_in_words
-from smart_fork.finding.sessions import ReadRange
 from smart_fork.finding.team_sessions import conversation_of, team_room, team_search
 from smart_fork.forking.branch import branch
 from smart_fork.forking.lineage import lineage
@@ -352,7 +353,7 @@ def excise_session(
     if call_context.limited():
         if session_id is None:
             raise Usage("Give session_id instead of path")
-        sessions.read(sessions.locate(reference))  # refuses another project's
+        session_lookup.read(session_lookup.locate(reference))  # refuses another project's
     asked = replace(asked, reference=reference, dry_run=dry_run, command="excise_session")
     found = cut(asked, progress=progress_callback())
     return replace(found, next=_after_cut(found))

@@ -25,7 +25,7 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.forking import handover_text
@@ -107,9 +107,9 @@ class ProjectLogs:
 
     def found(self, reference: str) -> Session:
         """Read the session of the project at `root` that `reference`, such as an id, names."""
-        located = sessions.locate(reference)
+        located = session_lookup.locate(reference)
         refuse_borrowed(located)
-        session = sessions.read(located)
+        session = session_lookup.read(located)
         self._check_within(session)
         return session
 
@@ -117,7 +117,7 @@ class ProjectLogs:
         """Return the newest session of an agent in the project at `root`, or raise an error."""
         there = recent_sessions([OWN[agent]], project_of(self.root), 1, automated=True).sessions
         for one in there:
-            return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
+            return session_lookup.read(session_lookup.Located(one.agent, one.session_id, one.source_path))
         raise SmartForkError(
             f"No {AGENTS.title_of(agent)} session found for current directory",
             "`smart-fork list --all-projects` lists all sessions.",

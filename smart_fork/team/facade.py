@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -25,14 +25,12 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.display_text import printable
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage, WrongVerb
-from smart_fork.finding import sessions
-from smart_fork.finding.answer import TeamFound, TeamState
+from smart_fork.finding import session_lookup
+from smart_fork.finding.answer import TeamFound
 from smart_fork.finding.query import Query
-from smart_fork.finding.ranking import RIVALS
-from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, RemoteSession, weighed_there
+from smart_fork.finding.remote_search import RemoteAnswer, RemoteSession
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import QuestionEmbeddings
-from smart_fork.finding.session_view import Origin
 from smart_fork.finding.team_sessions import ServerState
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.tracking import Alias
@@ -77,7 +75,7 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
         SmartForkError: neither this machine nor the team has the session.
     """
     try:
-        here = sessions.locate(reference)
+        here = session_lookup.locate(reference)
     except Ambiguous:  # no team knows better which of them is meant
         raise
     except (NotFound, Usage) as error:
@@ -283,7 +281,7 @@ def find_in_team(request: FindRequest, *, server: str | None = None, project: st
     with opened_current(server, project) as where:
         embeddings = QuestionEmbeddings(configured_embedder(), query.meanings)
         try:
-            told = search_server(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), embeddings)
+            told = search_server(where.client, where.key, query.to_server, embeddings)
         finally:
             embeddings.settle()
         found = remote_answer(where, told, query.phrasings)
@@ -319,31 +317,31 @@ def remote_answer(where: TeamProject, found: wire.SearchAnswer, phrasings: Seque
         if len(hit.speaking) != len(phrasings) or info.agent not in READERS.names:
             continue
         log = here.get(info.id)
-        speaking = [one.model_dump() for one in hit.speaking]
         passage = None
         if hit.passage is not None:
-            there = hit.passage.model_dump(exclude={"message_id"})
-            passage = RemotePassage(**there | {"text": hit.passage.text.removeprefix(LABELS[hit.passage.role])})
+            passage = hit.passage.model_dump(exclude={"message_id"})
+            passage["text"] = hit.passage.text.removeprefix(LABELS[hit.passage.role])
         distant.append(
-            RemoteSession(
-                origin=Origin(where.server, info.owner, info.id),
+            RemoteSession.received(
+                (where.server, info.owner, info.id),
+                [one.model_dump() for one in hit.speaking],
+                passage,
+                similar=hit.similar,
+                embedded=found.embedded,
                 agent=info.agent,
-                title=info.title or _first_line(passage),
+                title=info.title or (_first_line(passage["text"]) if passage else ""),
                 family=hit.family,
-                weighed=weighed_there(speaking, phrasings, similar=hit.similar, embedded=found.embedded),
                 branch=info.meta.branch,
                 **hit.model_dump(include={"turns", "tokens", "started", "last_activity"}),
                 outcome=Outcome(hit.outcome).value,
-                passage=passage,
                 local_id=READERS[info.agent].id_of(log) if log else "",
             )
         )
-    state = TeamState(where.server, where.key, found.sessions, found.by_words_only)
-    return RemoteAnswer(tuple(distant), state)
+    return RemoteAnswer.of(distant, where.server, where.key, found.sessions, found.by_words_only)
 
 
-def _first_line(passage: RemotePassage | None) -> str:
-    return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""
+def _first_line(text: str) -> str:
+    return printable(text).strip().partition("\n")[0][:200]
 
 
 #: The next step for failed background jobs.

@@ -17,11 +17,10 @@ from indexer.values import Value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
+from smart_fork.finding.conversation import Conversation, ReadRange
 from smart_fork.finding.results import UNTRUSTED, title, written_by
-from smart_fork.finding.session_view import Conversation
-from smart_fork.finding.sessions import ReadRange
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import client, wire
@@ -57,8 +56,10 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
         with opened(directory=directory) as where:
             known = where.tracking.read().named(reference)
             if known is not None and known[1].file is not None:
-                session = sessions.look_into(sessions.locate(READERS[known[1].platform].id_of(known[1].file)))
-                return sessions.conversation_part(session, reading, notice=UNTRUSTED, resolved="alias")
+                session = session_lookup.look_into(
+                    session_lookup.locate(READERS[known[1].platform].id_of(known[1].file))
+                )
+                return reading.conversation(session, notice=UNTRUSTED, resolved="alias")
             return _read(where, reference, reading)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
@@ -73,8 +74,7 @@ def look_into(session_id: str, directory: Path) -> SharedReading:
 
 def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversation:
     info, session = _read_shared(where, reference)
-    return sessions.conversation_part(
-        session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
+    return reading.conversation(session, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
         called=info.title,
     )  # fmt: skip
 

@@ -10,7 +10,8 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.log_tail import TokenUse
 from smart_fork.display_text import duration
-from smart_fork.finding.session_view import Message, SessionNotes
+from smart_fork.finding.conversation import Message
+from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.repository.uncommitted import FileChange
 
 #: The known fields of a window that smart-fork did not open.

@@ -22,11 +22,10 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, SmartForkError, advice
-from smart_fork.finding import session_notes, sessions
+from smart_fork.finding import session_lookup, session_notes
 from smart_fork.finding.commits import works_of
 from smart_fork.finding.index_access import opened as index
-from smart_fork.finding.session_notes import noted_if_known
-from smart_fork.finding.session_view import SessionNotes
+from smart_fork.finding.session_notes import SessionNotes, noted_if_known
 from smart_fork.forking.lineage import lineage
 from smart_fork.repository.git import Repository
 from smart_fork.repository.uncommitted import difference
@@ -51,11 +50,11 @@ class NotedSession(Value):
     @bounded()
     def judge(cls, reference: str, outcome: session_notes.VerdictKind, reason: str = "") -> NotedSession:
         """Record a person's verdict on a session's work: the `outcome` (merged, kept or dropped) and the `reason`."""
-        located = sessions.locate(reference)
+        located = session_lookup.locate(reference)
         worker = Registry.known_worker(located.session_id)
         tried, source = (worker.started_at, worker.source_session_id) if worker else ("", "")
         try:
-            tried = tried or sessions.look_into(located).last_activity
+            tried = tried or session_lookup.look_into(located).last_activity
             if not source:
                 family = lineage(located.reference).sessions
                 source = next((one.parent or "" for one in family if one.session_id == located.session_id), "")
@@ -67,7 +66,7 @@ class NotedSession(Value):
     @classmethod
     def mark(cls, references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
         """Add marks (tags, a pin, …) to sessions; with `remove`, remove them. If a session is unknown, mark none."""
-        found = [sessions.locate(one) for one in references]
+        found = [session_lookup.locate(one) for one in references]
         for one in found if marks else ():
             session_notes.mark(one.agent, one.session_id, marks, remove=remove)
         return [_told(one) for one in found]
@@ -75,7 +74,7 @@ class NotedSession(Value):
     @classmethod
     def unjudge(cls, reference: str) -> NotedSession:
         """Delete the verdict on a session."""
-        located = sessions.locate(reference)
+        located = session_lookup.locate(reference)
         session_notes.unjudge(located.agent, located.session_id)
         return _told(located)
 
@@ -85,7 +84,7 @@ class NotedSession(Value):
 
         If a worker has the session, first record whether git shows its commits as merged or dropped.
         """
-        located = sessions.locate(reference)
+        located = session_lookup.locate(reference)
         if worker := Registry.known_worker(located.session_id):
             note_outcomes([worker], processes)
         return _told(located)
@@ -104,7 +103,7 @@ def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None
         log.warning("what came of workers is not noted: %s", error)
 
 
-def _told(located: sessions.Located) -> NotedSession:
+def _told(located: session_lookup.Located) -> NotedSession:
     return NotedSession(located.session_id, located.agent, session_notes.noted_of(located.agent, located.session_id))
 
 
@@ -266,7 +265,7 @@ def _session(worker: WorkerRecord) -> tuple[Session, Path]:
     log = READERS.original_of(worker.agent, worker.session_id)
     if log is None:
         raise NotFound("It has not written a log yet, or its log is gone")
-    session = sessions.read(sessions.Located(worker.agent, worker.session_id, log))
+    session = session_lookup.read(session_lookup.Located(worker.agent, worker.session_id, log))
     return session, session.source_path
 
 

@@ -23,10 +23,9 @@ from smart_fork.agents.log_tail import Activity, TokenUse
 from smart_fork.agents.screen import Question
 from smart_fork.display_text import printable
 from smart_fork.errors import SmartForkError, Usage, advice
-from smart_fork.finding import sessions
+from smart_fork.finding.conversation import Message, ReadRange
 from smart_fork.finding.results import title
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.finding.session_view import Message
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.answers import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
@@ -237,7 +236,7 @@ class WorkerReader:
         start = len(session.turns) - len(worker.own_part(session)) if session else 0
         if session is None or not any(number >= start for number, _ in session.messages):
             return []
-        said, _ = sessions.messages(session, sessions.ReadRange(start))
+        said, _ = ReadRange(start).messages(session)
         return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
     def last_words(self, worker: WorkerRecord, seen: Observation) -> Masked:

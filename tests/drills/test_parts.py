@@ -19,7 +19,7 @@ from indexer.schedule import Schedule
 from indexer.shared_embedder import RETRY_SECONDS, SharedEmbedder
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.app import trigger_of
-from smart_fork.finding.index_refresh import index_status
+from smart_fork.finding.index_status import index_status
 from tests.drills.drill_home import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own

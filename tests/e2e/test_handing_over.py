@@ -14,7 +14,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking.handover import handover
 from smart_fork.forking.lineage import lineage
 from tests.e2e import test_copilot, test_gemini, test_opencode, test_qwen
@@ -145,7 +145,7 @@ def test_the_other_model_is_sent_what_is_told_and_the_prompt(
     here: Machine, agent: str, other: str, monkeypatch: pytest.MonkeyPatch
 ):
     session_id, env = written(here, agent, monkeypatch)
-    session = sessions.read(sessions.locate(session_id))
+    session = session_lookup.read(session_lookup.locate(session_id))
     before = session.source_path.read_bytes() if session.source_path.is_file() else b""
     told = handover(session, len(session.turns) - 1, other)
     prompt = unlike_any_other("Now do the same for the downloader")
@@ -161,7 +161,7 @@ def test_the_other_model_is_sent_what_is_told_and_the_prompt(
     )  # fmt: skip
     assert [] == fork["warnings"]
     assert [] == here.model.refused
-    wait_until(lambda: sessions.locate(fork["new_session_id"]).readable, "the log of the other one")
+    wait_until(lambda: session_lookup.locate(fork["new_session_id"]).readable, "the log of the other one")
     family = lineage(fork["new_session_id"]).as_json()
     assert [(agent, session_id), (other, fork["new_session_id"])] == [
         (one["agent_type"], one["session_id"])

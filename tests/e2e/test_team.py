@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.team.server import auth
 from smart_fork.team.server.postgres_process import OWNER
 from tests.e2e import test_opencode
@@ -243,7 +243,7 @@ def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_b
     hers = laid_out(
         agent, alice.clone, lambda text: text.replace("/home/ada/shop", str(alice.clone)).replace(word, SECRET)
     )
-    said = sessions.read(sessions.locate(hers)).messages
+    said = session_lookup.read(session_lookup.locate(hers)).messages
     pushed = alice.team("push", hers, "--public", "--yes")
     prompt = unlike_any_other("Do the same for the downloader")
 

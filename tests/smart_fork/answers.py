@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from smart_fork.finding.answer import Covered, Found, IndexState
-from smart_fork.finding.session_view import Hit
+from smart_fork.finding.hit import Hit
 from smart_fork.forking.results import Forked
 from smart_fork.workers.answers import WorkerState
 

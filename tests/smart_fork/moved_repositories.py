@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import list_recent
-from smart_fork.repository import history
+from smart_fork.repository import project_places
 from tests.smart_fork.world import Did, git
 
 URL = "git@example.org:people/shop.git"
@@ -55,7 +55,7 @@ class Moves:
     def read(self, folder: Path) -> None:
         self.world.find("upload", folder)
         with opened() as store:
-            history.note(store.directories())
+            project_places.note(store.directories())
 
     def sessions(self, folder: Path) -> tuple[set[str], set[str]]:
         """What is listed in `folder`, and what is found there."""

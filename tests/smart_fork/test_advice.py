@@ -13,7 +13,7 @@ import pytest
 from smart_fork import errors
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.errors import NotFound, advice
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.server import FEW
 from tests.smart_fork.mcp_client import call, refusal
 from tests.smart_fork.tool_server import create_server
@@ -98,7 +98,7 @@ def test_each_hears_what_it_can_do():
 
 def test_the_same_mistake_is_explained_with_a_command_and_with_a_tool(world):
     with pytest.raises(NotFound) as told:
-        sessions.locate("deadbeef")
+        session_lookup.locate("deadbeef")
 
     assert told.value.hint == "`smart-fork list --all-projects` lists all sessions."
     assert refusal(world, "read_session", session_id="deadbeef").endswith("list_sessions lists all sessions.")

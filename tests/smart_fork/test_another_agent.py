@@ -183,7 +183,7 @@ def test_its_sessions_are_listed_found_and_read(world, shop, home):
     (home / ".claude").rename(home / ".madeup")
     code = f"""
 import json
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from tests.smart_fork.searches import find
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.index_refresh import Engine
@@ -193,7 +193,7 @@ from tests.smart_fork.world import WordsModel
 found = find(FindRequest({RETRY!r}, agent_type="all"), Engine(WordsModel()), {str(shop)!r}).as_json()
 print(json.dumps([
     [one.session_id for one in list_recent(which, {str(shop)!r}, 9).sessions] for which in ("all", "both", "madeup")
-] + [[(one["session_id"], one["agent_type"]) for one in found["results"]], sessions.locate({session_id!r}).agent]))
+] + [[(one["session_id"], one["agent_type"]) for one in found["results"]], session_lookup.locate({session_id!r}).agent]))
 """
     done = with_another(code)
     assert 0 == done.returncode, done.stderr

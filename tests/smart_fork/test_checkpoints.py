@@ -14,7 +14,7 @@ from smart_fork.agents import repository_session_sources, repository_sessions
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.copies import is_others
@@ -238,7 +238,7 @@ def test_paths_of_its_edits_are_this_clones(world, shop):
     commit(shop, "a1b2c3d4e5f6", session(ALICES, jsonl([*records, *back]), files_touched=["src/upload.py"]))
     repository_sessions.note(shop)
 
-    read = sessions.read(sessions.locate(ALICES))
+    read = session_lookup.read(session_lookup.locate(ALICES))
     assert [str(shop / "src/upload.py")] == [
         path for turn in read.turns for one in turn.tool_calls for path in one.edits
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.system.processes import Processes
 from smart_fork.workers.liveness import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -75,7 +75,7 @@ def program(world, private_tmux, monkeypatch) -> None:
 
 def said_by(worker: WorkerRecord) -> list[str]:
     """What stands in the worker's own part of its log."""
-    session = sessions.read(sessions.locate(worker.id))
+    session = session_lookup.read(session_lookup.locate(worker.id))
     return [turn.text for turn in worker.own_part(session)]
 
 

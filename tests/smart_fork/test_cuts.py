@@ -19,8 +19,8 @@ from smart_fork.agents.screen import Screen
 from smart_fork.cli.service.json_log import JsonLines
 from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import Usage
-from smart_fork.finding import sessions
-from smart_fork.finding.quotations import snippet
+from smart_fork.finding.conversation import Message
+from smart_fork.finding.result_snippets import snippet
 from smart_fork.forking.worker import name_of
 from smart_fork.page.conversation_page import QUESTION_CHARACTERS, reading
 from smart_fork.system.processes import Completed
@@ -62,7 +62,7 @@ def texts(before: str, secret: str, limit: int) -> Iterator[str]:
 
 
 def message_of(text: str) -> str:
-    return sessions.message(0, Turn("a", None, "user", "", text=text), 300).text
+    return Message.of(0, Turn("a", None, "user", "", text=text), 300).text
 
 
 def place_of(text: str) -> str:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indexer.masking.alternate_readings import BRACKETS, INVISIBLE, QUOTES
 from smart_fork.display_text import printable, quotation
-from smart_fork.finding.quotations import matched_words, snippet
+from smart_fork.finding.result_snippets import matched_words, snippet
 
 
 @given(st.text(max_size=3000), st.lists(st.text(max_size=8), max_size=4), st.integers(20, 500))

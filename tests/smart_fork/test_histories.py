@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import repository_sessions
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch
 from smart_fork.forking.copies import is_others
@@ -164,7 +164,7 @@ def write(shop, text, name="2026-01-02_03-04-05Z-dim.md"):
 
 
 def shown(session_id):
-    read = sessions.look_into(sessions.locate(session_id))
+    read = session_lookup.look_into(session_lookup.locate(session_id))
     return [(turn.role, turn.text) for _, turn in read.messages]
 
 
@@ -346,4 +346,4 @@ def test_a_clone_without_one_lists_nothing(world, shop):
     git(shop, "status")
     assert repository_sessions.note(shop) is False
     with pytest.raises(NotFound):
-        sessions.locate(HALL)
+        session_lookup.locate(HALL)

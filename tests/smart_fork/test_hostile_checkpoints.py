@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import repository_session_sources
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from tests.smart_fork.checkpoint_repository import LINK, SUBMODULE, THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World, git
@@ -171,7 +171,7 @@ def test_a_transcript_that_claims_another_place_works_here(world, shop, home):
 
     (hit,) = world.find(RETRY, shop)["results"]
     assert str(shop) == hit["working_directory"]
-    assert f"see {shop}/id" == sessions.read(sessions.locate(ALICES)).turns[-1].text
+    assert f"see {shop}/id" == session_lookup.read(session_lookup.locate(ALICES)).turns[-1].text
 
 
 def test_a_transcript_opens_no_log_of_the_person(world, shop):

@@ -11,7 +11,7 @@ from indexer.transcripts.base import UNREAD
 from smart_fork import public
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.finding import sessions
+from smart_fork.finding import conversation, session_lookup
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
@@ -70,7 +70,7 @@ def test_a_message_behind_what_is_read_is_not_there_and_the_error_says_why(long)
 def test_a_branch_up_to_a_message_has_what_is_up_to_it(world, long):
     made = branch(long, at=3)
 
-    copy = sessions.read(sessions.locate(made.session_id))
+    copy = session_lookup.read(session_lookup.locate(made.session_id))
     said = [turn.text for turn in copy.turns if turn.text]
     assert ("prompt 0", "prompt") == (said[0], said[-2].rsplit(" ", 1)[0])
     assert len(said) <= 6
@@ -96,7 +96,7 @@ def test_a_fork_and_a_family_say_what_was_not_read(world, long):
 
 def test_what_a_look_has_no_time_to_print_is_read_on_from_where_it_ended(world, shop, monkeypatch):
     session = world.claude(shop, *[text for number in range(9) for text in (f"prompt {number}", f"answer {number}")])
-    monkeypatch.setattr(sessions, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(conversation, "ANSWER_SECONDS", 0.0)
 
     read = public.read(session)
 
@@ -105,7 +105,7 @@ def test_what_a_look_has_no_time_to_print_is_read_on_from_where_it_ended(world, 
 
 
 def test_the_index_reads_all_of_a_log_also_while_one_looks_at_it(world, long):
-    found = sessions.locate(long)
+    found = session_lookup.locate(long)
     with lines.bounded():
         read = READERS[found.agent].read(found.path, UNREAD)
 

@@ -18,7 +18,8 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.excise import Request, cut, rollback
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
+from smart_fork.finding.conversation import ReadRange
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.forking.budget_choice import Chooser, within
 from smart_fork.forking.budget_parts import costs
@@ -59,8 +60,8 @@ def messages(session) -> list[str]:
 
 def test_it_is_a_message_that_says_how_long_it_is(log, reader):
     assert SHOWN == messages(reader.read(log).session)
-    located = sessions.locate(f"{reader.name}:{reader.id_of(log)}")
-    shown, _ = sessions.messages(sessions.read(located), sessions.ReadRange())
+    located = session_lookup.locate(f"{reader.name}:{reader.id_of(log)}")
+    shown, _ = ReadRange().messages(session_lookup.read(located))
     assert SHOWN == [one.text for one in shown]
 
 

@@ -15,7 +15,7 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.copier import NewSession, stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.copies import write_branch
 from smart_fork.repository.worktree import Worktree
@@ -98,7 +98,11 @@ def test_every_answer_names_the_log_that_goes_furthest_else_the_original(world, 
     found = world.find("retry to the uploader", shop)["results"]
     assert [str(longest)] == [one["jsonl_path"] for one in found]
     assert [str(longest)] == [one.jsonl_path for one in list_recent("both", str(shop), 9).sessions]
-    assert longest == sessions.locate(born.stem).path == sessions.read(sessions.locate(born.stem[:8])).source_path
+    assert (
+        longest
+        == session_lookup.locate(born.stem).path
+        == session_lookup.read(session_lookup.locate(born.stem[:8])).source_path
+    )
     (told,) = lineage(born.stem)["sessions"]
     assert (str(longest), [str(other)]) == (told["jsonl_path"], told["copies"])
     assert [len(SAID + more)] * 2 == [branch(born.stem)["copied"], found[0]["turns"]]
@@ -111,7 +115,7 @@ def test_one_that_drifted_into_the_directory_of_its_copy_is_still_the_original_o
     copy.parent.mkdir()
     shutil.copyfile(born, copy)
 
-    assert born == sessions.locate(born.stem).path
+    assert born == session_lookup.locate(born.stem).path
     assert [str(born)] == [one["jsonl_path"] for one in world.find("retry to the uploader", shop)["results"]]
 
 
@@ -122,7 +126,7 @@ def test_of_copies_that_nothing_tells_apart_the_one_that_we_made_is_not_the_orig
     log = world.write_claude(session_id, shop, records)
     copy = staged(log, tree)
 
-    assert log == sessions.locate(session_id).path
+    assert log == session_lookup.locate(session_id).path
     world.find("retry", shop, all_projects=True)
     assert copy.exists()
 
@@ -135,7 +139,7 @@ def test_an_archived_or_misfiled_rollout_is_not_the_original(world, shop):
         copy.parent.mkdir(parents=True)
         shutil.copyfile(log, copy)
 
-    assert log == sessions.locate(session_id).path
+    assert log == session_lookup.locate(session_id).path
     assert [str(log)] == [one["jsonl_path"] for one in world.find("retry to the uploader", shop)["results"]]
     assert [str(log)] == [one.jsonl_path for one in list_recent("both", str(shop), 9).sessions]
 
@@ -147,7 +151,7 @@ def test_when_the_agent_has_deleted_the_original_its_copy_is_the_session_and_onl
 
     (found,) = world.find("retry to the uploader", shop)["results"]
     assert (str(copy), True) == (found["jsonl_path"], found["can_fork"])
-    assert copy == sessions.locate(born.stem).path
+    assert copy == session_lookup.locate(born.stem).path
     assert 1 == len(list_recent("both", str(shop), 9).sessions)
 
 
@@ -180,7 +184,7 @@ def test_verify_finds_what_was_cut_in_a_copy_that_did_not_follow(world, shop, bo
 def test_a_fork_at_a_message_is_made_of_the_original(world, shop, born, tree):
     copy = staged(born, tree)
     cut(Request(str(copy), ids=ids(copy, "swordfish"), follow=False))
-    session = sessions.read(sessions.locate(born.stem))
+    session = session_lookup.read(session_lookup.locate(born.stem))
 
     made = write_branch(
         session, at=session.turns[3].id,
@@ -204,7 +208,7 @@ def test_pruning_a_worktree_takes_the_copy_that_was_staged_for_it_and_nothing_el
         path.exists() for path in (copy, copy.with_suffix(""), elsewhere, copy.with_name(f"{own}.jsonl"))
     ]
     assert born.with_suffix("").is_dir()
-    assert born == sessions.locate(born.stem).path
+    assert born == session_lookup.locate(born.stem).path
     with Registry() as registry:
         assert [elsewhere] == [*registry.staged_copies()]
 
@@ -259,4 +263,4 @@ def test_copies_for_a_worktree_that_was_removed_by_hand_go_with_the_next_prune(w
 
     assert not copy.exists()
     with pytest.raises(NotFound):
-        sessions.locate("11111111-aaaa-4000-8000-00000000000a")
+        session_lookup.locate("11111111-aaaa-4000-8000-00000000000a")

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.finding.session_view import score_in_words
+from smart_fork.finding.ranking import score_in_words
 from tests.smart_fork.mcp_client import answer, refusal
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World

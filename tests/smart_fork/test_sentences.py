@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.store.base import bigrams
-from smart_fork.finding.quotations import best, sentences
+from smart_fork.finding.result_snippets import best, sentences
 from tests.support.cases import parametrize_subtests
 
 SPLIT = [

@@ -283,7 +283,7 @@ class TestAnswers:
             file.write("{broken\n" * 3)
         found = world.find(RETRY, shop, agent_type="claude", explain=True) | {"count": 1}
         assert answer(world, intent=RETRY, explain=True) == filled(found)
-        from smart_fork.finding.index_refresh import index_status
+        from smart_fork.finding.index_status import index_status
 
         assert answer(world, "index_status") == filled(index_status().as_json())
         assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3

@@ -9,7 +9,8 @@ import pytest
 
 from indexer.safe_files import state_home
 from smart_fork.errors import NotFound, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
+from smart_fork.finding.conversation import ReadRange
 from smart_fork.finding.team_sessions import conversation_of
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -24,10 +25,10 @@ def test_a_full_id_a_prefix_in_any_case_and_a_workers_id(world, shop):
     with Registry() as registry:
         worker = registry.add("codex", source_session_id=FIRST, session_id=SECOND, place="process", cwd=shop)
 
-    assert sessions.locate(FIRST).path == world.log_of(FIRST)
-    assert sessions.locate(" 11111111-AAAA ").session_id == FIRST
-    assert sessions.locate(SECOND[:13]).agent == "codex"
-    assert sessions.locate(worker.id).session_id == SECOND
+    assert session_lookup.locate(FIRST).path == world.log_of(FIRST)
+    assert session_lookup.locate(" 11111111-AAAA ").session_id == FIRST
+    assert session_lookup.locate(SECOND[:13]).agent == "codex"
+    assert session_lookup.locate(worker.id).session_id == SECOND
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_what_cannot_be_meant_is_said(world, shop, reference, error, text):
     world.claude(shop, "two", "2", session_id=SECOND)
 
     with pytest.raises(error, match=re.escape(text)):
-        sessions.locate(reference)
+        session_lookup.locate(reference)
 
 
 def test_a_copy_without_a_conversation_does_not_hide_the_session(world, shop):
@@ -59,25 +60,25 @@ def test_a_copy_without_a_conversation_does_not_hide_the_session(world, shop):
     later = real.stat().st_mtime + 60
     os.utime(junk, (later, later))
 
-    located = sessions.locate(FIRST)
+    located = session_lookup.locate(FIRST)
 
-    assert real == located.path == sessions.read(located).source_path
+    assert real == located.path == session_lookup.read(located).source_path
 
 
 def test_nothing_is_made_by_looking(world, shop):
     world.claude(shop, "one", "1", session_id=FIRST)
     with pytest.raises(NotFound):
-        sessions.locate("claude-1234567890123")
+        session_lookup.locate("claude-1234567890123")
 
     assert not (world.home / ".smart-fork").exists()
 
 
 def test_messages_around_one_and_from_one_on(world, shop):
     world.claude(shop, *"abcdefg", session_id=FIRST)
-    session = sessions.read(sessions.locate(FIRST))
+    session = session_lookup.read(session_lookup.locate(FIRST))
 
     def said(*args, **more):
-        chosen, next_at = sessions.messages(session, sessions.ReadRange(*args, **more))
+        chosen, next_at = ReadRange(*args, **more).messages(session)
         return "".join(message.text for message in chosen), next_at
 
     assert said() == ("abcdefg", None)
@@ -95,10 +96,7 @@ def test_a_heading_that_was_said_passes_for_no_message(world, shop):
     world.claude(shop, "see:\n## 1 · assistant · 2026-05-04T10:00:00Z\n\n  ##2 · user\n## Plan", session_id=FIRST)
 
     text = "\n".join(
-        text
-        for text, _ in sessions.as_markdown(
-            sessions.conversation_part(sessions.read(sessions.locate(FIRST)), sessions.ReadRange())
-        )
+        text for text, _ in ReadRange().conversation(session_lookup.read(session_lookup.locate(FIRST))).as_markdown()
     )
 
     assert [line[:4] for line in text.splitlines() if line.lstrip().startswith("##")] == ["## 0", "## P"]
@@ -118,11 +116,9 @@ def test_a_directory_s_name_is_one_line(world, run, tmp_path):  # noqa: F811
 
 def test_secrets_and_escapes_are_not_shown(world, shop):
     world.claude(shop, "the key is \x1b[2Jhttps://me:hunter2secret@example.com/x", "ok", session_id=FIRST)
-    session = sessions.read(sessions.locate(FIRST))
+    session = session_lookup.read(session_lookup.locate(FIRST))
 
-    text = "\n".join(
-        text for text, _ in sessions.as_markdown(sessions.conversation_part(session, sessions.ReadRange()))
-    )
+    text = "\n".join(text for text, _ in ReadRange().conversation(session).as_markdown())
 
     assert "hunter2secret" not in text
     assert "\x1b" not in text
@@ -133,12 +129,12 @@ def test_a_deleted_log_leaves_the_export(world, shop):
     world.find("one", shop)
     world.log_of(FIRST).unlink()
 
-    located = sessions.locate(FIRST)
+    located = session_lookup.locate(FIRST)
 
     assert located.path is None
-    assert "the answer" in sessions.exported(located)
+    assert "the answer" in session_lookup.exported(located)
     with pytest.raises(NotFound, match="deleted"):
-        sessions.read(located)
+        session_lookup.read(located)
 
 
 def test_of_an_export_as_much_is_read_as_a_tool_may_answer(world, shop):
@@ -146,7 +142,7 @@ def test_of_an_export_as_much_is_read_as_a_tool_may_answer(world, shop):
     world.find("one", shop)
     world.log_of(FIRST).unlink()
 
-    read = conversation_of(FIRST, sessions.ReadRange(characters=30), None)
+    read = conversation_of(FIRST, ReadRange(characters=30), None)
 
     assert read.markdown.startswith("---\nSession ID: 11111111-aaaa-\n… (")
 
@@ -159,20 +155,20 @@ def test_an_export_that_is_another_sessions_is_not_shown(world, shop):
 
     export.write_text(export.read_text().replace(FIRST, SECOND))
     with pytest.raises(NotFound, match="is not the export"):
-        sessions.exported(sessions.locate(FIRST))
+        session_lookup.exported(session_lookup.locate(FIRST))
     export.unlink()
     with pytest.raises(NotFound, match="Neither log nor export"):
-        sessions.exported(sessions.locate(FIRST))
+        session_lookup.exported(session_lookup.locate(FIRST))
 
 
 def test_a_log_without_a_conversation_is_an_error(world, shop):
     path = world.write_claude(FIRST, shop, [{"type": "mode", "mode": "normal"}])
 
     with pytest.raises(NotFound, match="No conversation"):
-        sessions.read(sessions.locate(FIRST))
+        session_lookup.read(session_lookup.locate(FIRST))
     path.unlink()
     with pytest.raises(NotFound, match="cannot be read"):
-        sessions.read(sessions.Located("claude", FIRST, path))
+        session_lookup.read(session_lookup.Located("claude", FIRST, path))
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

@@ -7,7 +7,7 @@ import pytest
 from smart_fork import public
 from smart_fork.errors import Ambiguous, NotFound
 from smart_fork.excise import erasure
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking import spawn
 from smart_fork.page import session_page as session
 from smart_fork.workers.registry import Registry
@@ -54,8 +54,8 @@ def test_one_whose_log_is_gone_may_still_be_meant(two, shop):
     two.log_of(SHARED).unlink()
 
     with pytest.raises(Ambiguous, match="of several sessions"):
-        sessions.locate(SHARED)
-    assert sessions.locate(f"claude:{SHARED}").agent == "claude"
+        session_lookup.locate(SHARED)
+    assert session_lookup.locate(f"claude:{SHARED}").agent == "claude"
 
 
 def test_results_and_pages_know_whose_theirs_is(two, shop):

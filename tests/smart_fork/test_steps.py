@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.finding.answer import Unsearched
-from smart_fork.finding.session_view import Match
+from smart_fork.finding.hit import Match
 from smart_fork.server.session_tools import after_search
 from smart_fork.server.worker_tools import about_workers
 from tests.smart_fork.answers import a_hit, a_worker, an_answer

@@ -17,7 +17,8 @@ from indexer.repositories import known
 from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.cli.result_list import print_found
 from smart_fork.errors import NotFound
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
+from smart_fork.finding.conversation import ReadRange
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
@@ -179,7 +180,7 @@ def as_client(project: Path, ask):
 
 def is_told(session_id: str, project: Path) -> bool:
     try:
-        as_client(project, lambda: sessions.read(sessions.locate(session_id)))
+        as_client(project, lambda: session_lookup.read(session_lookup.locate(session_id)))
     except NotFound:
         return False
     return True
@@ -240,11 +241,11 @@ def test_a_damaged_index_of_a_pack_has_nothing(shop, content):
 def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeypatch):
     monkeypatch.chdir(shop)
     session_id = old_log(world, NOTHING, commit=head(shop))
-    conversation = sessions.look_into(sessions.locate(session_id))
+    conversation = session_lookup.look_into(session_lookup.locate(session_id))
 
     assert (str(shop), "commit") == (conversation.cwd, conversation.inferred_from)
     assert "project inferred from its commit" in "\n".join(
-        text for text, _ in sessions.as_markdown(sessions.conversation_part(conversation, sessions.ReadRange()))
+        text for text, _ in ReadRange().conversation(conversation).as_markdown()
     )
 
 

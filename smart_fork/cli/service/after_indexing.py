@@ -20,7 +20,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.finding.commits import note_commits
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import configured_engine
-from smart_fork.repository import history
+from smart_fork.repository import project_places
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def renewed(store: Store, patience: float, progress: Progress | None = None, *, 
 
 
 def _renew(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> None:
-    history.note(store.directories())
+    project_places.note(store.directories())
     note_commits(store, patience, progress)
     if (engine := configured_engine()) is None:
         return

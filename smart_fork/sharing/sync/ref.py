@@ -14,7 +14,7 @@ from pathlib import Path
 from indexer.safe_files import private_dir
 from smart_fork.display_text import quoted
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
-from smart_fork.repository.git import bare_environment, configured
+from smart_fork.repository.git import bare_environment
 from smart_fork.sharing.sync import manifest
 from smart_fork.system.processes import Completed, Processes
 
@@ -182,7 +182,7 @@ class Ref:
     def _git(
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", seconds: float = ASK_SECONDS
     ) -> Completed:
-        clean = bare_environment(self._folder) | configured(_SETTINGS) | {"GIT_ALLOW_PROTOCOL": "file:https:ssh"}
+        clean = bare_environment(self._folder, _SETTINGS) | {"GIT_ALLOW_PROTOCOL": "file:https:ssh"}
         if not self._has_ssh_command(clean):
             clean["GIT_SSH_COMMAND"] = "ssh -oBatchMode=yes"
         return self.processes.run(["git", *arguments], env=clean | dict(env or {}), timeout=seconds, input=given)

@@ -22,8 +22,8 @@ from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
-from smart_fork.finding import sessions
-from smart_fork.repository.history import look
+from smart_fork.finding import session_lookup
+from smart_fork.repository.project_places import look
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.local_logs import LocalRecords, ProjectLogs, write_local
@@ -402,7 +402,7 @@ class _Run:
 def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Synced:
     """Withdraw the session that `reference` names from the remote and all machines. The original log stays."""
     sending.sync_state()
-    one = sessions.locate(reference)
+    one = session_lookup.locate(reference)
     copy = sending.copies().get(one.session_id)
     _note_withdrawn(copy.source if copy else sending.source_id(manifest.own_key(), one.agent, one.session_id))
     return sync(progress=progress)

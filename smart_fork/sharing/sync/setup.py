@@ -10,7 +10,7 @@ from indexer.values import Value, value
 from smart_fork.display_text import quoted
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.request import current_project
-from smart_fork.repository import history
+from smart_fork.repository import project_places
 from smart_fork.sharing.sync import manifest, sending
 from smart_fork.sharing.sync.ref import Ref, checked
 
@@ -82,7 +82,7 @@ def _directory(project: str | None) -> str:
             f"{quoted(found.root)} is in no git repository.",
             "Only repositories take part: the other machine knows them by their history.",
         )
-    history.note((found.root,))
+    project_places.note((found.root,))
     return found.root
 
 

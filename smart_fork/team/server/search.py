@@ -26,7 +26,7 @@ from indexer.store.base import Document
 from smart_fork.errors import Unshareable
 from smart_fork.finding.evidence import Gathered, Passage, gather
 from smart_fork.finding.query import Query, plain
-from smart_fork.finding.ranking import Parts, Score, weigh
+from smart_fork.finding.ranking import Parts, Score
 from smart_fork.finding.request import further
 from smart_fork.team import wire
 from smart_fork.team.records import Searched, hash_of, searchable_form, vector_space
@@ -378,7 +378,7 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
     vectors = _question_vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
     return wire.SearchAnswer(
-        hits=tuple(_hits(index, project, person, found, weigh(found.phrasings), wanted.limit)),
+        hits=tuple(_hits(index, project, person, found, found.scores(), wanted.limit)),
         embedded=vectors is not None,
         sessions=index.session_count(),
         by_words_only=index.without_vectors(),

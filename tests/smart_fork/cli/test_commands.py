@@ -12,7 +12,7 @@ import pytest
 from indexer.export import export_path
 from smart_fork import doctor
 from smart_fork.errors import NotFound
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
 from tests.smart_fork.agents.opencode import database
@@ -475,7 +475,7 @@ def test_what_cannot_be_read_is_said_and_is_not_taken_for_deleted(run, world, sh
     assert "unread" not in json.loads(run("find", RETRY, "--json", "--agent", "claude").out)
     assert all(done.code == 3 and "No session of OpenCode can be read" in done.err for done in refused)
     with pytest.raises(NotFound, match="cannot be read now"):
-        sessions.read(sessions.Located("opencode", database.TOOLS, None))
+        session_lookup.read(session_lookup.Located("opencode", database.TOOLS, None))
     assert "none can be read" in {check.detail for check in doctor._logs()}
 
 
@@ -485,7 +485,7 @@ def test_a_file_that_cannot_be_read_is_named_without_the_name_of_an_error(run, m
     def refused(*_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("smart_fork.finding.sessions.locate", refused)
+    monkeypatch.setattr("smart_fork.finding.session_lookup.locate", refused)
     said = run("show", "e3185b74")
 
     assert (1, f"error: {path}: Permission denied\n") == (

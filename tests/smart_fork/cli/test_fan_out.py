@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.finding.sessions import locate
+from smart_fork.finding.session_lookup import locate
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.search_and_fork import fan_out
 from smart_fork.forking.worker import name_of

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents.claude import log_files
 from smart_fork.errors import NotFound
-from smart_fork.finding.sessions import locate
+from smart_fork.finding.session_lookup import locate
 from smart_fork.workers.registry import Registry
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader retries five times"

@@ -14,7 +14,7 @@ from rich.console import Console
 from smart_fork.cli.output import out
 from smart_fork.cli.result_list import print_found, print_hits
 from smart_fork.finding.answer import Covered
-from smart_fork.finding.session_view import Price
+from smart_fork.finding.hit import Price
 from tests.smart_fork.answers import STATE, a_hit, an_answer
 
 WIDE = "上传器在网络不稳定时重试并使用指数退避，还要写进日志 🚀🚀🚀"

@@ -13,7 +13,7 @@ import pytest
 from smart_fork.agents.claude.session_writer import file_history
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
@@ -97,7 +97,7 @@ def test_it_has_a_title_of_its_own_and_the_next_one_another(made, log):
     again = branch(log.stem[-36:], "4-7")
 
     assert ("Animals (Branch)", "Animals (Branch 2)") == (made["title"], again.title)
-    titles = [sessions.read(sessions.locate(one)).title for one in (made["session_id"], again.session_id)]
+    titles = [session_lookup.read(session_lookup.locate(one)).title for one in (made["session_id"], again.session_id)]
     assert ["Animals (Branch)", "Animals (Branch 2)"] == titles
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.excise import Request, check, cut, suggest
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.page.conversation_page import reading
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
@@ -105,7 +105,7 @@ def listed(run, session: str) -> list[dict]:  # noqa: F811
 def test_every_way_to_read_a_session_numbers_its_messages_alike(world, shop, session, run):  # noqa: F811
     shown = {one["number"]: one["text"] for one in json.loads(run("show", session, "--json").out)["messages"]}
     read = {one["number"]: one["text"] for one in answer(world, "read_session", session_id=session)["messages"]}
-    conversation = sessions.read(sessions.locate(session))
+    conversation = session_lookup.read(session_lookup.locate(session))
     page = {
         one.number: one.text for exchange in reading(conversation).exchanges for one in exchange.messages if one.text
     }
@@ -208,7 +208,7 @@ def test_a_message_that_a_log_has_twice_is_cut_and_masked_twice(world, shop):
     header, *records = ({**one, "ordinal": None} for one in codex_records(session, shop, ["zebra", "walrus"]))
     path = write_log(codex_path(world.home, session), [header, *records, *records])
     path.write_text(path.read_text().replace('"text": "zebra"', f'"text": "{token}"'))
-    shown = sessions.read(sessions.locate(session)).turns
+    shown = session_lookup.read(session_lookup.locate(session)).turns
     masked, gone = (next(str(n) for n, turn in enumerate(shown) if turn.text == text) for text in (token, "walrus"))
 
     done = cut(Request(session, gone, force=True))

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.safe_files import state_home
 from smart_fork.excise import Request, branch, cut
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking.request import Budget
 from smart_fork.forking.results import Branched
 from smart_fork.workers.registry import Registry
@@ -33,7 +33,7 @@ def registered(session_id: str, made: Branched) -> None:
 
 
 def title(session_id: str) -> str:
-    return sessions.read(sessions.locate(session_id)).title
+    return session_lookup.read(session_lookup.locate(session_id)).title
 
 
 @pytest.fixture(params=thorough_except_first(["claude", "codex"]))
@@ -73,7 +73,7 @@ def test_a_copy_without_its_first_prompt_is_named_after_one_that_it_has(session)
 
 
 def test_a_worktree_that_is_named_after_a_prompt_which_goes_is_named(session, world: World):
-    agent = sessions.locate(session).agent
+    agent = session_lookup.locate(session).agent
     with Registry() as registry:
         for name in ("swordfish-1", "update-docs-1"):
             worktree = world.home / "shop/.worktrees" / name

@@ -14,7 +14,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting
 from smart_fork.errors import NotFound, Usage
-from smart_fork.finding.git_blame import touched_by
+from smart_fork.finding.code_lines import touched_by
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
 from tests.support.cases import parametrize_subtests, thorough_except_first

@@ -7,7 +7,8 @@ import pytest
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.index_refresh import MANY_LOGS, Engine, covered, index_status
+from smart_fork.finding.index_refresh import MANY_LOGS, Engine, covered
+from smart_fork.finding.index_status import index_status
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest

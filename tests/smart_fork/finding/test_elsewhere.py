@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from indexer.store.base import Scope
+from smart_fork.finding.hit import Origin
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import Parts, shares_of_phrasings, weigh_one
@@ -14,7 +15,6 @@ from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, Remote
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import UNTRUSTED, notice_of
 from smart_fork.finding.search import embedded, search
-from smart_fork.finding.session_view import Origin
 from tests.smart_fork.world import WordsModel
 
 RETRY, DONE = "add retry with backoff to the uploader", "It retries five times."

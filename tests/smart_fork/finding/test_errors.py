@@ -11,9 +11,9 @@ from indexer.outcome import MAX_STEPS
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from smart_fork.errors import Usage
+from smart_fork.finding.error_fixes import Signs
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.session_hints import Signs
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.searches import opened
 from tests.smart_fork.world import Did

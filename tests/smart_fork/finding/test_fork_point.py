@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from indexer.store.base import Placement
-from smart_fork.finding.ranking import edited, exchange_parts, fork_point
+from smart_fork.finding import ranking
+from smart_fork.finding.evidence import edited
+from smart_fork.finding.ranking import exchange_parts
 
 
 def places(*exchanges: int) -> list[Placement]:
@@ -13,6 +15,12 @@ def places(*exchanges: int) -> list[Placement]:
         Placement(1, position, 100 + position, position, f"m{position}", "user", exchange, None, 0)
         for position, exchange in enumerate(exchanges)
     ]
+
+
+def fork_point(places, words, similar, changing):
+    return ranking.fork_point(
+        places, words, similar, exchange_parts(places, words, similar, changing) if places else {}
+    )
 
 
 def test_a_session_without_passages_has_no_fork_point():

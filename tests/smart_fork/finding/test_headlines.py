@@ -18,8 +18,8 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.result_list import rows_for
 from smart_fork.excise import Request, cut
 from smart_fork.finding import recent
+from smart_fork.finding.candidates import Candidate
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_hints import line_of
 from smart_fork.page.search_page import session_lines
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -17,7 +17,7 @@ from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, f
 from smart_fork import doctor
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.system import call_context
 from tests.indexer.transcripts.records import codex_path, id_of, meta
@@ -139,7 +139,7 @@ def test_reading_a_huge_log_comes_to_an_end_and_says_why(home, agent, reads):
     assert "no log: no line break in 256 MiB" == result.skipped
     assert reads[str(path)] < GAP_BYTES + (2 << 20)
     with pytest.raises(NotFound, match="no line break"):
-        sessions.read(sessions.Located(agent, SESSION, path))
+        session_lookup.read(session_lookup.Located(agent, SESSION, path))
 
 
 @pytest.mark.thorough
@@ -148,7 +148,7 @@ def test_what_was_said_before_a_huge_hole_is_read(world, shop):
     sparse(world.log_of(session_id), HUGE)
 
     assert [session_id] == [one.session_id for one in list_recent("claude", str(shop), 20).sessions]
-    assert ["mend it", "done"] == [turn.text for turn in sessions.read(sessions.locate(session_id)).turns]
+    assert ["mend it", "done"] == [turn.text for turn in session_lookup.read(session_lookup.locate(session_id)).turns]
 
 
 @pytest.mark.thorough

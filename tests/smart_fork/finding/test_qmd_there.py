@@ -10,7 +10,7 @@ import pytest
 from indexer.export import export_path
 from indexer.locks import only_writer
 from smart_fork.errors import Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import collections
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, UNAVAILABLE
@@ -175,7 +175,7 @@ class TestItsIndex:
         assert ["update"] not in [call["argv"] for call in qmd.calls]
 
     def test_where_in_a_session_the_answer_stands_the_own_index_says(self, world, shop, knows, qmd):
-        session = sessions.read(sessions.locate(knows))
+        session = session_lookup.read(session_lookup.locate(knows))
 
         assert message_for(session, RETRY, Engine(world.model)) == session.turns[0].id
         assert qmd.calls == []

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from indexer.store.base import Placement
-from smart_fork.finding.query import Candidate
-from smart_fork.finding.quotations import quotations, snippet, tidied
+from smart_fork.finding.candidates import Candidate
+from smart_fork.finding.result_snippets import quotations, snippet, tidied
 from tests.support.cases import parametrize_subtests
 
 TEXT = "User: please mend the uploader\nIt fails on Mondays.\nI looked at it. The retry had no backoff.\n\nNow it waits.\nrun pytest -q"

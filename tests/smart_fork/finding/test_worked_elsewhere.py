@@ -17,10 +17,10 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound
 from smart_fork.finding.recent import list_recent, recent_sessions
-from smart_fork.finding.sessions import locate
+from smart_fork.finding.session_lookup import locate
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository import history
+from smart_fork.repository import project_places
 from smart_fork.system import call_context
 from tests.smart_fork.world import Did, git
 
@@ -65,7 +65,7 @@ def is_moved_there(world, shop, began):
 def in_a_worktree_that_is_gone(world, shop, began):
     git(shop, "worktree", "add", "-q", "-f", world.home / "shop-signing")
     shutil.rmtree(world.home / "shop-signing", ignore_errors=True)
-    history.note([str(shop)])  # as when any session of it is read
+    project_places.note([str(shop)])  # as when any session of it is read
     return claude(world, began, Did("Write", {"file_path": f"{world.home}/shop-signing/mailer.py", "content": "b"}))
 
 

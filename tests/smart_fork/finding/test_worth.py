@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.finding import fork_worth
-from smart_fork.finding.fork_worth import close
-from smart_fork.finding.session_view import Price
+from smart_fork.finding import fork_suitability
+from smart_fork.finding.fork_suitability import close
+from smart_fork.finding.hit import Drift, Price
 from smart_fork.forking.search_and_fork import fitting
-from smart_fork.repository.history import Drift
 from smart_fork.system.processes import Processes
 from tests.smart_fork.answers import a_hit, an_answer
 from tests.smart_fork.world import Did, git
@@ -57,8 +56,8 @@ def test_of_equally_likely_sessions_the_better_to_fork_stands_first(world, shop)
 
 
 def test_where_a_lower_score_stands_above_a_higher_one_the_answer_says_why(world, shop, monkeypatch):
-    monkeypatch.setattr(fork_worth, "CLOSE", 0.3)
-    monkeypatch.setattr(fork_worth, "CLOSE_SHARE", 0.4)
+    monkeypatch.setattr(fork_suitability, "CLOSE", 0.3)
+    monkeypatch.setattr(fork_suitability, "CLOSE_SHARE", 0.4)
     left = world.worked("claude", shop, ASK, checked("hello"), DONE, STOPPED)
     good = world.worked("claude", shop, ASK, checked("5 passed"), f"{DONE} now, and more")
 

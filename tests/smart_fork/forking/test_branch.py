@@ -17,7 +17,7 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking import branch as branching
 from smart_fork.forking.copies import SessionCopy
 from smart_fork.forking.start import resume_written
@@ -432,7 +432,7 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
     made.unlink()
     folder.rmdir()
     folder.write_text("a file, where the folder was")
-    session = sessions.read(sessions.locate(SESSION))
+    session = session_lookup.read(session_lookup.locate(SESSION))
 
     with pytest.raises(Usage, match="Unknown place"):
         resume_written(WorkerSpec("branch", "codex", session, Options(place="nowhere"), written=written))
@@ -448,7 +448,7 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     made = branch(SESSION, title="mine")
     written = SessionCopy(agent, made["session_id"], SESSION, Path(made["path"]), 1, "a5", moved=False)
     processes = FakeProcesses()
-    session = sessions.read(sessions.locate(SESSION))
+    session = session_lookup.read(session_lookup.locate(SESSION))
     options = Options("go on", place="process", name=made["title"])
     started = resume_written(WorkerSpec("branch", agent, session, options, written=written), Machine(processes))
 

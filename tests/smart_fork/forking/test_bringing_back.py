@@ -11,7 +11,7 @@ import pytest
 from indexer import kept_logs
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking.copies import brought_back
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
@@ -64,12 +64,12 @@ def test_it_is_found_by_its_id_without_an_index(deleted, home):
     for path in (home / ".smart-fork").glob("index*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    assert session_id == sessions.locate(session_id[:35]).session_id
+    assert session_id == session_lookup.locate(session_id[:35]).session_id
 
 
 def test_it_is_put_back_where_the_agent_looks_for_it(deleted):
     session_id, log, data = deleted
-    with brought_back(sessions.locate(session_id)) as located:
+    with brought_back(session_lookup.locate(session_id)) as located:
         assert log == located.path
 
     assert data == log.read_bytes()
@@ -81,7 +81,7 @@ def test_it_is_put_back_where_the_agent_looks_for_it(deleted):
 def test_a_fork_that_fails_leaves_nothing_behind(deleted, home):
     session_id, *_ = deleted
     before = snapshot(home / ".claude") | snapshot(home / ".codex")
-    with pytest.raises(ZeroDivisionError), brought_back(sessions.locate(session_id)):
+    with pytest.raises(ZeroDivisionError), brought_back(session_lookup.locate(session_id)):
         1 / 0  # noqa: B018
 
     assert before == snapshot(home / ".claude") | snapshot(home / ".codex")
@@ -99,7 +99,7 @@ def test_a_dry_run_puts_nothing_back(deleted, home, shop):
 
 def test_nothing_that_is_there_is_written_over(deleted):
     session_id, log, data = deleted
-    located = sessions.locate(session_id)
+    located = session_lookup.locate(session_id)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(data)
     with brought_back(located):
@@ -118,13 +118,13 @@ def test_nothing_that_is_there_is_written_over(deleted):
 
 def test_a_damaged_copy_is_not_put_back(deleted, home):
     session_id, log, _ = deleted
-    located = sessions.locate(session_id)
+    located = session_lookup.locate(session_id)
     (copy,) = kept_logs.copies()
     path = copy.folder / copy.log.name
     path.write_bytes(path.read_bytes()[:-20])
 
     for attempt in (
-        lambda: sessions.look_into(located),
+        lambda: session_lookup.look_into(located),
         lambda: fork_session(ForkRequest(session_id, Options("go"), dry_run=True)),
     ):
         with pytest.raises(NotFound, match=r"copy of .* cannot be"):
@@ -145,13 +145,13 @@ def test_a_codex_fork_is_put_back_together_with_what_it_was_forked_from(world, s
     for log in logs:
         log.unlink()
 
-    with brought_back(sessions.locate(fork)) as located:
+    with brought_back(session_lookup.locate(fork)) as located:
         assert data == [log.read_bytes() for log in logs]
-        assert [RETRY, DONE, MORE, DONE] == [turn.text for _, turn in sessions.read(located).messages]
+        assert [RETRY, DONE, MORE, DONE] == [turn.text for _, turn in session_lookup.read(located).messages]
     for log in logs:
         log.unlink()
     shutil.rmtree(kept_logs.folder_of("codex", parent))
-    with pytest.raises(NotFound, match=r"The parent session of .* is gone"), brought_back(sessions.locate(fork)):
+    with pytest.raises(NotFound, match=r"The parent session of .* is gone"), brought_back(session_lookup.locate(fork)):
         pass
 
 
@@ -164,5 +164,5 @@ def test_an_archived_session_is_put_back_where_codex_forks_it(world, shop, home,
     world.find(RETRY, shop)
     archive.unlink()
 
-    with brought_back(sessions.locate("00000001-1111-4111-8111-111111111111")) as located:
+    with brought_back(session_lookup.locate("00000001-1111-4111-8111-111111111111")) as located:
         assert log == located.path

@@ -14,7 +14,7 @@ from smart_fork import provenance
 from smart_fork.agents.options import Options
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import cut
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.evidence import families
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
@@ -111,7 +111,7 @@ def test_a_branch_as_another_agents_is_told_of_it_and_of_its_family(world, shop)
 
     branched = branch(first, at=1, as_agent="codex", title="aside")
 
-    copy = sessions.read(sessions.locate(branched.session_id))
+    copy = session_lookup.read(session_lookup.locate(branched.session_id))
     assert ("codex", list(SAID[:2])) == (copy.agent, [turn.text for _, turn in copy.messages])
     assert ("codex", "aside (Branch)") == (branched.agent_type, branched.title)
     assert (first, 1) == (branched.parent.session_id, branched.at)
@@ -160,10 +160,10 @@ def test_what_became_of_the_work_is_known_of_what_was_told_as_well(world, shop):
     second = world.worked("codex", shop, "> and here", Did("apply_patch", patch), "done")
 
     for source, others in ((first, ("codex", "qwen", "gemini", "copilot")), (second, ("claude",))):
-        own = sessions.read(sessions.locate(source))
+        own = session_lookup.read(session_lookup.locate(source))
         expected = (Outcome.of(own), edits_of(own, "").files, known_files(own, "").edits)
         for agent in others:
-            told = sessions.read(sessions.locate(branch(source, as_agent=agent).session_id))
+            told = session_lookup.read(session_lookup.locate(branch(source, as_agent=agent).session_id))
             assert expected == (Outcome.of(told), edits_of(told, "").files, known_files(told, "").edits)
 
 

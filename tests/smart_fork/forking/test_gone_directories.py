@@ -23,7 +23,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import session_to_resume, spawn
 from smart_fork.forking.start import prepare, start
 from smart_fork.forking.worker import WorkerSpec
-from smart_fork.repository import history
+from smart_fork.repository import project_places
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.test_recorded_directories import WRITTEN
@@ -204,7 +204,7 @@ def test_a_worktree_beside_the_repository_that_was_deleted_by_hand_is_still_list
 
 def test_a_worktree_that_git_removed_is_known_by_what_was_noted(shop, home, monkeypatch):
     tree = outside(shop)
-    history.note([str(tree), str(shop)])
+    project_places.note([str(tree), str(shop)])
     (tree / "src").rmdir()
     git(shop, "worktree", "remove", str(tree))
     (shop / "src").mkdir()
@@ -217,7 +217,7 @@ def test_a_worktree_that_git_removed_is_known_by_what_was_noted(shop, home, monk
 @pytest.mark.parametrize("how", ["git", "by hand"])
 def test_a_worktree_that_was_moved_is_where_it_is_now(shop, how):
     tree, moved = outside(shop), shop.parent / "moved"
-    history.note([str(tree), str(shop)])
+    project_places.note([str(tree), str(shop)])
     if how == "git":
         git(shop, "worktree", "move", str(tree), str(moved))
     else:

@@ -17,7 +17,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import locate_transcript
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.forking.copies import is_others
 from smart_fork.forking.handover import _shortened, handover
 from smart_fork.forking.handover_text import NeutralMessage
@@ -67,7 +67,7 @@ def parent(agent, world, shop) -> str:
 
 
 def read(session_id: str):
-    return sessions.read(sessions.locate(session_id))
+    return session_lookup.read(session_lookup.locate(session_id))
 
 
 def handed(parent: str, other: str, **more: object):

@@ -15,10 +15,10 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
 from smart_fork.cli.fork import ways_in_words
+from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.session_view import Match, Price
 from smart_fork.forking.copies import ForkPoint, branch_point, point_at, write_branch
 from smart_fork.forking.fork_content import IntentEvidence, chosen, end_of_whole
 from smart_fork.forking.plan import fork_session, ways

@@ -9,7 +9,7 @@ import pytest
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
@@ -43,7 +43,7 @@ def parent(agent, world, shop) -> str:
 
 
 def session_of(session_id: str):
-    return sessions.read(sessions.locate(session_id))
+    return session_lookup.read(session_lookup.locate(session_id))
 
 
 @agents

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from indexer.outcome import Outcome
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch
 from smart_fork.forking.request import BranchRequest
@@ -68,19 +68,19 @@ def test_what_a_branch_was_asked_is_not_what_its_parent_was(world, shop, agent):
     if not parent:
         first = world.claude(shop, PARENT, "it retries")
         parent = branch(BranchRequest(first, as_agent=agent)).session_id
-    fork = sessions.read(sessions.locate(branch(BranchRequest(parent)).session_id))
+    fork = session_lookup.read(session_lookup.locate(branch(BranchRequest(parent)).session_id))
 
     assert 0 < len(fork.turns)
     assert fork.own in (0, len(fork.turns))
-    assert sessions.read(sessions.locate(parent)).title != fork.title
+    assert session_lookup.read(session_lookup.locate(parent)).title != fork.title
 
 
 def test_a_fork_has_its_own_outcome(world, shop):
     parent = world.worked("claude", shop, f"> {PARENT}", COMMITS, "it retries")
     fork = forked(world, shop, parent, ASKED, "done")
-    read = sessions.read(sessions.locate(fork))
+    read = session_lookup.read(session_lookup.locate(fork))
 
-    assert Outcome.of(sessions.read(sessions.locate(parent))) is Outcome.COMMITTED
+    assert Outcome.of(session_lookup.read(session_lookup.locate(parent))) is Outcome.COMMITTED
     assert Outcome.of(read) is Outcome.UNKNOWN
     assert [ASKED, "done"] == [turn.text for turn in read.turns[read.own :]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from indexer.transcripts.model import Cache, Session, Turn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.fork import price_in_words, ways_in_words
-from smart_fork.finding.fork_worth import age_of, cache_in_words, cached_until, is_cached
+from smart_fork.finding.fork_suitability import age_of, cache_in_words, cached_until, is_cached
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import beside, loaded_within, price_of, ways
 from smart_fork.forking.request import Budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from smart_fork.finding.session_view import Hit
+from smart_fork.finding.hit import Hit
 from smart_fork.forking.request import about_as_likely
 from smart_fork.server.choice_form import labels
 from tests.smart_fork.answers import a_hit

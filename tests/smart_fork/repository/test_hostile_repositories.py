@@ -11,8 +11,8 @@ import pytest
 
 from indexer.outcome import Edits
 from smart_fork.errors import SmartForkError
+from smart_fork.finding.fork_suitability import drifts
 from smart_fork.repository.git import Repository
-from smart_fork.repository.history import drifts
 from smart_fork.repository.uncommitted import difference
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes

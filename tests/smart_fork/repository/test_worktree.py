@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.repository.git import FOLDER
-from smart_fork.repository.worktree import Worktree, empty_submodules, plain_name
+from smart_fork.repository.worktree import Worktree, plain_name
 from smart_fork.system.processes import Processes
 from tests.support.cases import thorough_except_first
 
@@ -232,13 +232,13 @@ def test_submodules_are_empty_in_a_worktree_and_named(repo, home):
     for name in ("paint", "wood"):
         git(home, "init", "-q", "-b", "main", name)
         git(home / name, "commit", "-q", "--allow-empty", "-m", "First")
-    assert "" == empty_submodules(repo, PROCESSES)
+    assert "" == Worktree.empty_submodules(repo, PROCESSES)
     for name in ("paint", "wood"):
         git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(home / name), f"libs/{name}")
     git(repo, "commit", "-qm", "Submodules")
 
     assert [] == list((Worktree.create(repo, "x", PROCESSES).path / "libs/paint").iterdir())
-    assert "empty in the worktree: libs/paint and 1 more" in empty_submodules(repo, PROCESSES)
+    assert "empty in the worktree: libs/paint and 1 more" in Worktree.empty_submodules(repo, PROCESSES)
 
 
 def test_a_repository_that_is_kept_elsewhere_has_worktrees(repo, home):

@@ -19,8 +19,8 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.doctor import examine
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.doctor import Check, Checked
+from smart_fork.finding.candidates import Candidates
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.query import Candidates
 from smart_fork.finding.search import search
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

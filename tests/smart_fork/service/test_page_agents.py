@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.page.agent_steps import Steps
 from smart_fork.page.conversation_page import reading
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
@@ -319,7 +319,7 @@ def _more(world, session: str, shop) -> list[dict]:
 def test_a_sub_agent_whose_log_is_gone_is_said_to_be(served, world, shop):
     session = subagent_page(world, shop)
     way = f"/session/claude/{session}/agents/a1b2c3d"
-    located = sessions.locate(session)
+    located = session_lookup.locate(session)
     (located.path.parent / session / "subagents/agent-a1b2c3d.jsonl").unlink()
 
     assert (404, True) == ((said := served.get(way))[0], "No such sub-agent" in said[1])

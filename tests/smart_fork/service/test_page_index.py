@@ -11,10 +11,9 @@ import pytest
 
 from indexer.runs import Freshness, LastRun
 from indexer.safe_files import state_home
-from smart_fork.finding.session_view import Explanation, Hit, Match
+from smart_fork.finding.hit import Drift, Explanation, Hit, Match
 from smart_fork.page.endpoint_builder import ServiceActivity
 from smart_fork.page.search_page import age_of, chosen, facets, narrowed, reasons
-from smart_fork.repository.history import Drift
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 from tests.smart_fork.session_family import ids_with, relatives
 

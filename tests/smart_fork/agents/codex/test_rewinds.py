@@ -22,7 +22,7 @@ from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.erasure import forget
 from smart_fork.excise.transcript import load_numbered, locate_transcript, numbered_turns
-from smart_fork.finding import sessions
+from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.copies import brought_back, write_branch
 from smart_fork.forking.lineage import lineage
@@ -86,11 +86,11 @@ def forked(thread: Thread, *prompts: str, base: str, end: int) -> str:
 
 
 def asked(session_id: str) -> list[str]:
-    return [turn.text for turn in sessions.read(sessions.locate(session_id)).turns if turn.prompt]
+    return [turn.text for turn in session_lookup.read(session_lookup.locate(session_id)).turns if turn.prompt]
 
 
 def branched(thread: Thread) -> object:
-    read = sessions.read(sessions.locate(thread.id))
+    read = session_lookup.read(session_lookup.locate(thread.id))
     new = NewSession(NEW, thread.shop, datetime(2026, 1, 3))  # noqa: DTZ001 - as Codex names its logs
     return write_branch(read, at=read.turns[-1].id, becomes=new)
 
@@ -125,12 +125,12 @@ def test_a_rollout_s_id_is_none_of_a_session(thread):
     for rollout, _ in thread.rollouts[1:]:
         assert () == CodexAdapter().locate(rollout)
         with pytest.raises(NotFound):
-            sessions.locate(rollout)
+            session_lookup.locate(rollout)
 
 
 def test_its_fork_has_the_same_and_its_own(thread):
     child = forked(thread, "four", base=thread.of(2), end=3 * ONE)
-    read = sessions.read(sessions.locate(child))
+    read = session_lookup.read(session_lookup.locate(child))
 
     assert ["one", "two", "three", "four"] == asked(child)
     assert (thread.id, thread.id) == (read.parent_id, read.root_id)
@@ -163,7 +163,7 @@ def test_a_fork_that_was_rewound_into_what_it_inherited(thread):
     path.rename(path.with_name(f"{path.stem}_{uuid.uuid4()}.jsonl"))
 
     assert ["one", "two", "five"] == asked(child)
-    assert thread.id == sessions.read(sessions.locate(child)).parent_id
+    assert thread.id == session_lookup.read(session_lookup.locate(child)).parent_id
 
 
 def test_the_database_decides_which_rollout_is_loaded(thread, world):
@@ -190,7 +190,7 @@ def test_an_archived_thread_is_one_session_as_well(thread, world):
 @pytest.mark.parametrize("number", [0, 1])
 def test_without_an_earlier_rollout_nothing_of_it_is_loaded(thread, number):
     thread.rollouts[number][1].unlink()
-    read = sessions.read(sessions.locate(thread.id))
+    read = session_lookup.read(session_lookup.locate(thread.id))
 
     assert (thread.id, None) == (read.session_id, read.parent_id)
     assert "three" == [turn.text for turn in read.turns if turn.prompt][-1]
@@ -209,7 +209,7 @@ def test_rollouts_that_go_on_from_each_other_are_read_to_their_end(world, shop):
     )
 
     assert "two" in asked(made.id)
-    assert "gap" == sessions.read(sessions.locate(made.id)).resumed.reason
+    assert "gap" == session_lookup.read(session_lookup.locate(made.id)).resumed.reason
 
 
 def test_a_branch_has_nothing_that_was_taken_back(thread, shop):
@@ -222,7 +222,7 @@ def test_a_branch_has_nothing_that_was_taken_back(thread, shop):
 
 
 def test_what_is_shared_of_it_has_nothing_that_was_taken_back(thread):
-    shared = str([*AGENTS.converter_of("codex").records_of(sessions.read(sessions.locate(thread.id)))])
+    shared = str([*AGENTS.converter_of("codex").records_of(session_lookup.read(session_lookup.locate(thread.id)))])
 
     assert "vanished" not in shared
     assert [True] * 3 == [word in shared for word in ("one", "two", "three")]
@@ -265,7 +265,7 @@ def test_of_a_thread_that_was_taken_back_as_a_whole_nothing_is_left(world, shop)
     assert "vanished" not in indexed()
     assert not export_path("codex", made.id).exists()
     with pytest.raises(NotFound):
-        sessions.look_into(sessions.locate(made.id))
+        session_lookup.look_into(session_lookup.locate(made.id))
 
 
 @pytest.mark.usefixtures("command_model")
@@ -291,10 +291,10 @@ def test_the_copy_that_is_kept_is_whole(thread, monkeypatch):
     indexed()
     for _, path in thread.rollouts:
         path.unlink()
-    found = sessions.locate(thread.id)
+    found = session_lookup.locate(thread.id)
 
     assert found.path is None
-    assert ["one", "two", "three"] == [turn.text for turn in sessions.look_into(found).turns if turn.prompt]
+    assert ["one", "two", "three"] == [turn.text for turn in session_lookup.look_into(found).turns if turn.prompt]
     with brought_back(found):
         assert ["one", "two", "three"] == asked(thread.id)
     assert kept_logs.find("codex", thread.id) is not None
@@ -315,7 +315,7 @@ def test_a_copy_that_is_kept_is_not_made_again_but_after_a_cut(thread, monkeypat
 
 
 def turn_of(thread: Thread, words: str) -> str:
-    read = sessions.read(sessions.locate(thread.id))
+    read = session_lookup.read(session_lookup.locate(thread.id))
     return next(turn.id for turn in read.turns if turn.text == words)
 
 

@@ -174,9 +174,9 @@ def test_an_id_of_the_teams_says_so_and_means_the_whole_of_it_as_it_is_now(alice
     assert forks[0] == forks[1]
     assert "session" == bob.do("fork", forks[0], "go on", "--json").json["resolved"]
     with bob.here():
-        from smart_fork.finding import sessions
+        from smart_fork.finding import session_lookup
 
-        assert UPLOADER[1] in str(sessions.look_into(sessions.locate(forks[0])).turns)
+        assert UPLOADER[1] in str(session_lookup.look_into(session_lookup.locate(forks[0])).turns)
 
 
 def test_what_was_withdrawn_is_taken_out_before_it_is_found(alice, bob, hers):

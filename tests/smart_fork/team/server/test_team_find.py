@@ -257,9 +257,9 @@ def test_a_fork_of_a_teammates_session_is_one_of_a_copy_here(shared, bob, forks)
     assert [True] == [one != shared["session_id"] for one in forks]
     assert ("team", 0) == (answer.resolved, answer.forked_session.chosen["forked_index"])
     with bob.here():
-        from smart_fork.finding import sessions
+        from smart_fork.finding import session_lookup
 
-        assert UPLOADER[1] in str(sessions.look_into(sessions.locate(forks[0])).turns)
+        assert UPLOADER[1] in str(session_lookup.look_into(session_lookup.locate(forks[0])).turns)
 
 
 def test_a_dry_run_tells_of_a_teammates_session_and_leaves_nothing(shared, bob):

@@ -15,7 +15,7 @@ from indexer.lazy import late
 from indexer.masking import NOTHING, Masked, between, mask, shorten
 from indexer.store.base import bigrams
 from smart_fork.display_text import printable
-from smart_fork.finding.query import Candidate
+from smart_fork.finding.candidates import Candidate
 
 SNIPPET_CHARACTERS = 500
 _WORD = late(r"\w+")
@@ -53,7 +53,7 @@ class Quotation(NamedTuple):
 
 
 class SpokenPart(NamedTuple):
-    """One speaker's text in a passage, not yet masked (without secrets), since most of it is never shown."""
+    """One speaker's text in a passage. It is not masked yet, because most of it is never shown."""
 
     said_by: Speaker | None
     text: str
@@ -65,11 +65,11 @@ def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None)
 
     Without a match, the quotation begins at the sentence nearest in meaning, or at the first.
     """
-    said = [_said(hit) for hit in hits]
-    telling = [_most_telling(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
+    said = [_spoken_parts(hit) for hit in hits]
+    telling = [_best_sentence(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
     if nearness is not None:
         silent = [number for number, place in enumerate(telling) if place is None and said[number]][:_COMPARED]
-        for number, place in zip(silent, _nearest([said[one] for one in silent], nearness), strict=True):
+        for number, place in zip(silent, _nearest_sentences([said[one] for one in silent], nearness), strict=True):
             telling[number] = place
     return [
         _quoted(parts, place or (0, 0), hit.asked, limit)
@@ -77,8 +77,8 @@ def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None)
     ]  # fmt: skip
 
 
-def _said(hit: Candidate) -> list[SpokenPart]:
-    """Split a hit's passage into its speakers' parts. Lines about an agent's actions belong to the agent."""
+def _spoken_parts(hit: Candidate) -> list[SpokenPart]:
+    """Split a hit's passage into the texts of its speakers. Lines about an agent's actions are the agent's."""
     if hit.place is None:
         return [SpokenPart(None, said)] if (said := tidied(hit.text)) else []
     role = hit.place.role
@@ -98,8 +98,7 @@ def _said(hit: Candidate) -> list[SpokenPart]:
     return [part for part in parts if part.text]
 
 
-def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[int, int] | None:
-    """Return the indexes (part, sentence) of the first sentence with the best evidence for `words`, if any."""
+def _best_sentence(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[int, int] | None:
     found, most = None, 0.0
     for number, part in enumerate(parts):
         for place, (start, end) in enumerate(sentences(part.text)):
@@ -108,9 +107,9 @@ def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[in
     return found
 
 
-def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Return the indexes (part, sentence) of each passage's sentence nearest in meaning, by one comparison."""
-    candidates = [_to_compare(parts) for parts in passages]
+def _nearest_sentences(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
+    """Return the indexes (part, sentence) of the sentence of each passage that is nearest in meaning."""
+    candidates = [_sentences_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
     for among in candidates:
@@ -119,11 +118,8 @@ def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> li
     return found
 
 
-def _to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
-    """Return the first sentences of a passage, with their indexes (part, sentence), for a comparison by meaning.
-
-    Sentences about an agent's actions only count without others, because commands have many tokens.
-    """
+def _sentences_to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
+    """Return a passage's first sentences with their indexes; without those about actions, if there are others."""
     first = [
         (number, place, part.text[start:end])
         for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))

@@ -1,7 +1,8 @@
-"""Computes how much a session is worth as a fork, and the obstacles to forking it.
+"""Says how suitable a session is for a fork: its worth, the obstacles, and the time that the model's cache keeps its
+text.
 
 The worth is the outcome of the session's work, later changes of its files, and its tokens. Sessions that answer a
-question about equally well are ordered by their worth. The module also tells how long the model's cache has a session.
+question about equally well are ordered by their worth.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from indexer.lazy import dataclass
 from indexer.outcome import Edits, Outcome
@@ -25,10 +26,11 @@ from indexer.values import seconds_in
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.display_text import shown
 from smart_fork.errors import SmartForkError, advice
-from smart_fork.finding.query import Candidate
+from smart_fork.finding.candidates import Candidate
+from smart_fork.finding.hit import Drift
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.repository.git import Repository
-from smart_fork.repository.history import SECONDS, Drift, drifts
+from smart_fork.repository.project_places import inside, tops
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 
@@ -68,7 +70,7 @@ class ForkWorth:
 
 
 def least_close(best: float) -> float:
-    """Return the smallest score (a chance, 0…1) that counts as equal to the `best` score of a search."""
+    """Return the smallest score that counts as equal to `best`, the best score (a chance, 0…1) of a search."""
     return best - min(CLOSE, CLOSE_SHARE * best)
 
 
@@ -89,8 +91,7 @@ def worth_of(
 ) -> dict[int, ForkWorth]:
     """Return the worth of sessions as forks, by row number.
 
-    Files in the repository of `project` are compared with the branch checked out in `directory`. Each repository is
-    asked once.
+    Files of `project` are compared with the branch that is checked out in `directory`.
     """
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
@@ -98,20 +99,15 @@ def worth_of(
         if row.row in edited and (now := recorded(row.repo_root)) and call_context.permits(str(now)):
             of_repository[str(now)][row.row] = edited[row.row]
     drift: dict[int, Drift] = {}
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + DRIFT_SECONDS
     for root, sessions in of_repository.items():
         if time.monotonic() < until:
             here = project is not None and project.root == root
-            drift |= _drift(directory if here else Path(root), sessions, processes)
+            try:
+                drift |= drifts(Repository.open_to_look_back(directory if here else Path(root), processes), sessions)
+            except (SmartForkError, OSError) as error:  # the answer is good without
+                log.info("what has changed since is not known: %s", error)
     return {row.row: ForkWorth(row.outcome, drift.get(row.row), row.tokens) for row in rows}
-
-
-def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -> dict[int, Drift]:
-    try:
-        return drifts(Repository.open_to_look_back(directory, processes), edited)
-    except (SmartForkError, OSError) as error:  # the answer is good without
-        log.info("what has changed since is not known: %s", error)
-        return {}
 
 
 # The obstacles to a fork. Results show them, and a fork is refused because of them: one function decides.
@@ -123,8 +119,8 @@ def obstacles(
 ) -> list[str]:  # fmt: skip
     """Return the reasons why a session cannot be forked now; empty if it can.
 
-    `cwd` is the session's directory, `works_in` another one for the fork. `origin` says who started the session,
-    `asked` if it has a prompt.
+    `cwd` is the session's directory, `works_in` another one for the fork. `origin` says who started the session.
+    `asked` is true if the session has a prompt.
     """
     whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
     if origin == "subagent":
@@ -137,7 +133,10 @@ def obstacles(
 
 def _of_its_log(agent: AgentName, session_id: str, path: str, *, asked: bool) -> str:
     file = _file_of(path) if path else ""
-    size = _size(file)
+    try:
+        size = os.stat(file).st_size if file else None  # noqa: PTH116 - may be an empty text
+    except OSError:
+        size = None
     if size is None:
         from indexer import kept_logs  # nearly all sessions have their logs
 
@@ -152,13 +151,6 @@ def _of_its_log(agent: AgentName, session_id: str, path: str, *, asked: bool) ->
     return "" if os.access(file, os.R_OK) else "its log cannot be read"
 
 
-def _size(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size if path else None  # noqa: PTH116 - may be an empty text
-    except OSError:
-        return None
-
-
 # The model's cache: reading cached tokens costs a fraction.
 
 
@@ -168,7 +160,9 @@ def own_cached_until(path: str, cache: Cache) -> str:
 
 
 def cached_until(cache: Cache) -> str:
-    """Return when the model's cache of a session expires; empty if the log does not say, or claims a future use."""
+    """Return when the model's cache of a session expires; empty if the log does not say, or if its time is in the
+    future.
+    """
     if not cache.seconds or age_of(cache.used) is None:
         return ""
     until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
@@ -176,10 +170,10 @@ def cached_until(cache: Cache) -> str:
 
 
 def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
-    """Return the time until which the model's cache holds the text of a fork up to turn `end`; empty if unknown.
+    """Return the time until which the model's cache holds the text of a fork that ends at turn `end`; empty if unknown.
 
-    It is also empty if the fork begins with other text than the session: for another user's session, after a gap in the
-    log, or `elsewhere` (in another directory, which most agents name before the conversation).
+    It is also empty if another user wrote the session, or if the fork works `elsewhere` (in another directory, which
+    most agents name before the conversation).
     """
     until = own_cached_until(str(session.source_path), session.cache(end))
     if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
@@ -193,7 +187,7 @@ def is_cached(until: str) -> bool:
 
 
 def cache_in_words(until: str, first: int = 0) -> str:
-    """Say for a person how long the model's cache still has a session, or its `first` tokens; empty if unknown."""
+    """Say how long the model's cache keeps a session, or the `first` tokens of it; empty if unknown."""
     left = _left(until)
     if left is None or left <= 0:
         return "" if left is None else "no longer cached"
@@ -217,3 +211,71 @@ def _file_of(location: str) -> str:
     """Return the file of the log at `location`, which may be one of several logs inside a file."""
     within = os.path.dirname(location)  # noqa: PTH120 - as text
     return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error
+
+
+# The drift of sessions: later changes of the files that they edited.
+#
+# One call of git finds the changes since any number of sessions. Only committed changes on the current branch count,
+# and a merge counts at its own time. Paths come from logs: git reads them from standard input as literal text.
+
+#: The seconds that git may take; if it takes longer, the changes are unknown.
+DRIFT_SECONDS = 3.0
+#: Git does not read a smaller number as seconds since 1970.
+_FIRST = 100_000_000
+_LOG = (
+    "--literal-pathspecs", "log", "--stdin", "--first-parent", "--diff-merges=first-parent", "--no-renames",
+    "--name-only", "--no-ext-diff", "--no-textconv", "--no-relative", "--no-follow", "--no-color", "--no-notes",
+    "--no-show-signature", "-z", "--format=%x00%H %ct",
+)  # fmt: skip
+Key = TypeVar("Key")
+
+
+def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Drift]:
+    """Return each session's drift (how many of the files that it edited have changed since), by the session's key.
+
+    Missing are sessions without edits in the repository, and those before the known history.
+    """
+    within = tops(repository)
+    files = {key: inside(edits.files, within) for key, edits in edited.items()}
+    times = {key: time for key, edits in edited.items() if files[key] and (time := seconds_in(edits.until)) is not None}
+    if not times:
+        return {}
+    asked = sorted({file for key in times for file in files[key]})
+    since = [f"--since=@{int(first)}"] if (first := min(times.values())) > _FIRST else []
+    lines = ("HEAD", "--", *asked, "")
+    done = repository.git(*_LOG, *since, given=os.fsencode("\n".join(lines)), seconds=DRIFT_SECONDS)
+    if not done.ok:  # nothing has been committed yet, or git is too old
+        return {}
+    commits = list(_parse_log(done.stdout))
+    cut = _oldest_of_shallow_clone(repository)
+    found = {}
+    for key, time in times.items():
+        later = {name: changed for name, made, changed in commits if made > time}
+        if cut.isdisjoint(later):
+            changed = set[str]().union(*later.values())
+            number = len(files[key] & changed)
+            found[key] = Drift(len(files[key]), number, round(number / len(files[key]), 4))
+    return found
+
+
+def _parse_log(said: bytes) -> Iterator[tuple[str, int, set[str]]]:
+    fields = iter(os.fsdecode(said).split("\0"))
+    name, time, files = "", 0, set[str]()
+    for field in fields:
+        if field:
+            files.add(field.removeprefix("\n"))
+            continue
+        if name:
+            yield name, time, files
+        name, _, moment = next(fields, "").partition(" ")
+        time, files = int(moment or 0), set()
+    if name:
+        yield name, time, files
+
+
+def _oldest_of_shallow_clone(repository: Repository) -> frozenset[str]:
+    """Return the hashes of the oldest commits of a shallow clone, which seem to add all their files."""
+    try:
+        return frozenset(Path(repository.place.common, "shallow").read_text("ascii").split())
+    except (OSError, ValueError):
+        return frozenset()

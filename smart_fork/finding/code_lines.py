@@ -1,5 +1,4 @@
-"""Finds the lines of code that a question is about, and the commits that they are from: by ``git blame`` and by
-patches.
+"""Finds the lines of code that a question is about, each with its commit, by ``git blame`` and from patches.
 
 File names, texts and commit messages are untrusted: none of them is passed as an option, and git runs no program that
 they name.
@@ -22,7 +21,8 @@ from indexer.repositories import NAME, normalized
 from smart_fork.display_text import printable, shown
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.finding.query import Code
-from smart_fork.repository.git import GIT_SECONDS, Repository
+from smart_fork.repository.git import Repository
+from smart_fork.system.processes import Processes
 
 #: Lines above and below the asked lines that are examined too: a bracket belongs to the session of the lines around it.
 NEAR_LINES = 5
@@ -42,11 +42,10 @@ _LINES = late(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line of code with the commit that it is from (empty: uncommitted), and the commit's time in seconds and
-    subject.
+    """A line of code, and the commit that wrote it: hash (empty: uncommitted), time in seconds, and subject.
 
-    `name` and `origin` are the file's path and the line's number in that commit. `asked` is false for a line that is
-    only examined because an asked line is near.
+    `name` and `origin` are the file's path and the line's number in that commit. `asked` is False for a line that is
+    only examined because it is near the lines of the question.
     """
 
     number: int
@@ -76,10 +75,12 @@ class Range:
     last: int = 0
 
 
-def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[CodeLine]:
-    """Return the lines of a range, and `NEAR_LINES` lines above and below it, each with the commit that it is from.
+def blamed(
+    there: Repository, wanted: Range, commit: str = "", *, seconds: float = Repository.SECONDS
+) -> list[CodeLine]:
+    """Return the lines of a range, and `NEAR_LINES` lines above and below it, each with its commit.
 
-    The file is read from the working directory or from `commit`. Only lines in the range are `asked`.
+    The file is read from the working directory or from `commit`. `asked` is True for lines in the range.
 
     Raises:
         NotFound: there is no such file or line.
@@ -93,14 +94,13 @@ def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float
             "Give a file that is committed: PATH:LINE.",
         )
     last = wanted.last or float("inf")
-    found = list(_porcelain(done.stdout, wanted))
+    found = list(_parse_blame(done.stdout, wanted))
     if not any(wanted.first <= line.number <= last for line in found):
         raise NotFound(f"{shown(wanted.name)} has no line {wanted.first}", "Give a line that is there: PATH:LINE.")
     return found
 
 
-def _porcelain(said: bytes, wanted: Range) -> Iterator[CodeLine]:
-    """Parse the output of ``git blame --porcelain``, which describes a commit only at its first line."""
+def _parse_blame(said: bytes, wanted: Range) -> Iterator[CodeLine]:
     told: dict[str, dict[str, str]] = {}
     commit, number, origin = "", 0, 0
     for raw in said.split(b"\n"):
@@ -146,11 +146,11 @@ def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
             f"git cannot show {' '.join(commits)[:200]}: {printable(done.complaint)}",
             "Give a commit of this repository.",
         )
-    return _added(done.stdout)
+    return _added_lines(done.stdout)
 
 
 def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines that commits, newest first, added at the places of `lines`, also before a file was renamed."""
+    """Return lines that past commits, newest first, added where `lines` are now, also under a file's former name."""
     places: dict[tuple[str, str], list[int]] = {}
     for line in lines:
         if line.commit:
@@ -160,7 +160,7 @@ def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
         where = f"-L{min(numbers)},{max(numbers)}:{name}"
         done = there.git("log", f"--max-count={MAX_CHANGES}", *_TOLD, *_PLAIN, where, "--end-of-options", commit)
         of_commit: dict[str, list[CodeLine]] = {}
-        for one in _added(done.stdout):
+        for one in _added_lines(done.stdout):
             of_commit.setdefault(one.commit, []).append(one)
         for key, several in of_commit.items():
             found.setdefault(key, several)
@@ -183,23 +183,18 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine
     if not commits:
         raise NotFound(f"no commit of {shown(name)} is known", "Give a file that is committed: PATH, or PATH:LINE.")
     diff = there.git("--literal-pathspecs", "diff", "--unified=0", "-w", *_PLAIN, "HEAD", "--", name).stdout
-    lines = [
-        CodeLine(number, text, path, "", float("inf"), origin=number)
-        for added, path, number, text, _ in changes_in(diff)
-        if added and path
-    ]
+    lines = _lines_of_commit(CodeLine(0, "", "", "", float("inf")), diff)
     patches = there.git(*followed, f"--max-count={most}", "--patch", "--unified=0", "-w", *_TOLD, *_PLAIN, "--", name)
-    for head, patch in _commits_in(patches.stdout):
-        lines += _lines_of(head, patch) or [head]
+    for head, patch in _parse_commits(patches.stdout):
+        lines += _lines_of_commit(head, patch) or [head]
     return lines, max(0, commits - most)
 
 
-def _added(said: bytes) -> list[CodeLine]:
-    """Return the lines that the commits in git's output (format `_TOLD`) add."""
-    return [line for head, patch in _commits_in(said) for line in _lines_of(head, patch)]
+def _added_lines(said: bytes) -> list[CodeLine]:
+    return [line for head, patch in _parse_commits(said) for line in _lines_of_commit(head, patch)]
 
 
-def _lines_of(head: CodeLine, patch: bytes) -> list[CodeLine]:
+def _lines_of_commit(head: CodeLine, patch: bytes) -> list[CodeLine]:
     return [
         replace(head, number=number, text=text, name=path, origin=number)
         for added, path, number, text, _ in changes_in(patch)
@@ -207,7 +202,7 @@ def _lines_of(head: CodeLine, patch: bytes) -> list[CodeLine]:
     ]
 
 
-def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
+def _parse_commits(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
     """Parse git's output in the format `_TOLD`. Yield each commit as a line without text, and its patch."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
@@ -221,9 +216,7 @@ def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
 
 
 class PatchLine(NamedTuple):
-    """A line that a patch adds or removes, with its file and number there. `above` is the line above it in the old
-    file.
-    """
+    """A line that a patch adds or removes. `above` is the file and number of the line above it before the patch."""
 
     added: bool
     name: str
@@ -248,7 +241,7 @@ def changes_in(patch: bytes) -> Iterator[PatchLine]:
             for side in sides:
                 at[side], left[side] = at[side] + 1, max(0, left[side] - 1)
         elif line.startswith(("--- ", "+++ ")):
-            names[line[0] == "+"] = _named(raw[4:])
+            names[line[0] == "+"] = _file_in_header(raw[4:])
         elif hunk := _HUNK.match(line):
             left = [int(hunk[2] or 1), int(hunk[4] or 1)]
             # Of no lines the number is that of the line above.
@@ -256,15 +249,16 @@ def changes_in(patch: bytes) -> Iterator[PatchLine]:
 
 
 def touched_by(patch: bytes) -> Iterator[Range]:
-    """Yield the lines of the old files that a patch changes or removes; for added lines, the old line above them."""
+    """Yield the lines that a patch changes or removes, and the line above each added line, as numbered before the
+    patch.
+    """
     for one in changes_in(patch):
         name, number = one.above if one.added else (one.name, one.number)
         if name and number:
             yield Range(name, number, number)
 
 
-def _named(said: bytes) -> str:
-    """Return the file in a ``---`` or ``+++`` line of a patch; empty for ``/dev/null``."""
+def _file_in_header(said: bytes) -> str:
     name = _unquoted(said.removesuffix(b"\r").partition(b"\t")[0])
     return "" if name == "/dev/null" else name[2:] if name[:2] in ("a/", "b/") else name
 
@@ -336,6 +330,21 @@ def range_of(there: Repository, folder: Path, said: str) -> Range:
     return Range(name_of(there, folder, name), first, last)
 
 
+def changed_lines(
+    where: str, folder: Path, limit: int, processes: Processes
+) -> tuple[Repository, Sequence[CodeLine], int]:
+    """Return the repository, the lines that the newest changes of `where` added, and the number of older changes.
+
+    `where` is ``PATH:FIRST-LAST`` or the path of a whole file, relative to `folder`. `limit` is for whole files.
+    """
+    there = Repository.open(folder, processes)
+    if names_lines(where):
+        lines = blamed(there, range_of(there, folder, where))
+        made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
+        return there, made, 0
+    return there, *file_history(there, name_of(there, folder, where), limit)
+
+
 def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
     for one in merged(touched_by(patch))[:MAX_RANGES]:
         try:
@@ -405,8 +414,8 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
     Raises:
         NotFound: the repository has none of these commits.
     """
-    remote, hosted = _remote(there)
-    told = _by_gh(there, hosted, number) if hosted else _PullRequest()
+    remote, hosted = _pull_request_remote(there)
+    told = _ask_gh(there, hosted, number) if hosted else _PullRequest()
     if found := _present(there, told.commits) or _present(there, [told.merged]):
         return found[-MAX_PULL_COMMITS:]
     names = (f"refs/pull/{number}/head", f"refs/remotes/*/pull/{number}/head", f"refs/remotes/*/pr/{number}")
@@ -420,10 +429,8 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
     return there.asked("rev-list", "--no-merges", f"--max-count={MAX_PULL_COMMITS}", head, f"^{before}").text.split()
 
 
-def _remote(there: Repository) -> tuple[str, str]:
-    """Return the git remote that has the pull requests, and its repository's name for ``gh``; empty without a known
-    host.
-    """
+def _pull_request_remote(there: Repository) -> tuple[str, str]:
+    """Return a git remote and the name of its repository for ``gh``, which is empty without a known host."""
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text
         if url and (found := _HOSTED.fullmatch(normalized(url, there.top))):
@@ -431,10 +438,8 @@ def _remote(there: Repository) -> tuple[str, str]:
     return "origin", ""
 
 
-def _by_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
-    """Ask ``gh`` for a pull request of the repository `hosted`. It runs outside the repository, so it reads none of its
-    files.
-    """
+def _ask_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
+    """Ask ``gh`` for a pull request of `hosted`, outside the repository, so that gh reads none of its files."""
     command = ["gh", "pr", "view", str(number), "--repo", hosted, *_ASKED]
     try:
         done = there.processes.run(command, cwd=Path("/"), env={**os.environ, **_QUIET}, timeout=GH_SECONDS)

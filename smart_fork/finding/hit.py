@@ -1,18 +1,16 @@
-"""The data classes of one session, as a search result and as a conversation to read."""
+"""A search result (`Hit`): a session that answers a question, with its cost, its lineage and the evidence."""
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.masking import NOTHING, Masked
 from indexer.outcome import Outcome
-from indexer.transcripts.model import AgentName, Resumed
-from indexer.values import Value, rare, record, spread, value
+from indexer.transcripts.model import AgentName
+from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS, repository_sessions
-from smart_fork.repository.history import Drift
+from smart_fork.finding.session_notes import SessionNotes
 
 _OUTCOMES: Mapping[str, str] = {
     Outcome.COMMITTED: "committed",
@@ -23,8 +21,6 @@ _OUTCOMES: Mapping[str, str] = {
 }
 #: The tokens, and the share of the session, that a fork at the answer must save to be suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
-#: A fork that loads more tokens is suggested with this budget, which keeps the answer in nearly every session.
-MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 
 
 @value
@@ -48,9 +44,9 @@ class Match(Value):
 
 @value
 class WroteLines(Value):
-    """A session's share of the code that a question is about: it wrote `lines` of the code's `of` lines.
+    """A session's share of the code in a question: of the code's `of` lines, it wrote `lines`.
 
-    Most were written in `exchange` (a prompt with its answer), whose prompt is `asked`. `commits` have the lines.
+    Most were written in `exchange` (a prompt with its answer), whose prompt is `asked`. `commits` contain the lines.
     """
 
     share: float
@@ -63,7 +59,9 @@ class WroteLines(Value):
 
 @value
 class Lineage(Value):
-    """The relatives of a session: its parent, its forks, and other members of its family (all forks of one session)."""
+    """The relatives of a session: its parent, its forks, and the other members of its family (an original and all its
+    forks).
+    """
 
     parent: str | None = None
     forks: tuple[str, ...] = ()
@@ -73,7 +71,7 @@ class Lineage(Value):
 
 @value
 class ToldBy(Value):
-    """The evidence that one phrasing of a question found in a session: its points, and its words in the passage."""
+    """The part of a score that one phrasing of a question gave: its points, and its words in the passage."""
 
     text: str
     points: Mapping[str, float]
@@ -120,7 +118,7 @@ class Price(Value):
 
 @value
 class Origin(Value):
-    """The server, owner and id of a session that a teammate shares. `also_local` is a session here that begins so."""
+    """The server, owner and id of a session that a teammate shares. `also_local` is a local session of its family."""
 
     server: str
     owner: str
@@ -136,6 +134,9 @@ class Hit(Value):
     worked in the asked project. `headline` is the title, or the subject of the last commit or the matching prompt if
     the title does not say what was done. `edited_files` are the three most edited files, relative to the repository.
     """
+
+    #: A fork that loads more tokens is suggested with this budget, which keeps the answer in nearly every session.
+    MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 
     rank: int
     score: float
@@ -184,7 +185,8 @@ class Hit(Value):
 
     @property
     def suggested_at(self) -> int | None:
-        """Return the message to fork after, if that is much cheaper than a fork of the whole session; else `None`.
+        """Return the message to fork after, if that loads far fewer tokens than a fork of the whole session; else
+        `None`.
 
         If the session wrote the asked code, or its agent's own fork lacks the match, return the match's last message.
         """
@@ -198,13 +200,13 @@ class Hit(Value):
         """Return the token budget to suggest for a fork that would load very many tokens; `None` for other forks."""
         loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
         less = self.within_budget
-        much = less < loads if loads > MUCH_TOKENS else bool(self.match.lost) and _saves(less, loads)
-        return BUDGET if much and AGENTS[self.agent_type].abilities()["budgeted"] else None
+        much = less < loads if loads > self.MUCH_TOKENS else bool(self.match.lost) and _saves(less, loads)
+        return self.BUDGET if much and AGENTS[self.agent_type].abilities()["budgeted"] else None
 
     @property
     def within_budget(self) -> int:
-        """Return about how many tokens, with the agent's instructions, a fork within the suggested budget loads."""
-        return BUDGET_TOKENS + self.price.instructions
+        """Return about the tokens that a fork within the suggested budget loads, with the agent's instructions."""
+        return self.BUDGET_TOKENS + self.price.instructions
 
     def suggested_fork(self, name: str = "") -> str:
         """Return the shell command of the fork that a result suggests. `name` replaces the session's id."""
@@ -232,7 +234,7 @@ class Hit(Value):
 
     @property
     def became_of(self) -> list[str]:
-        """Return phrases about the outcome of the session's work, and how many of its files have changed since."""
+        """Return phrases about the outcome of the session's work, and about later changes of its files."""
         said, drift = [_OUTCOMES[self.outcome]], self.drift
         if drift:
             files = f"{drift.files} file{'s' if drift.files > 1 else ''}"
@@ -250,88 +252,7 @@ def outcome_in_words(outcome: str) -> str:
     return _OUTCOMES[Outcome(outcome)]
 
 
-def score_in_words(score: float) -> str:
-    """Format a score from 0 to 1 with two digits, rounded down."""
-    return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"
-
-
 # The values of a conversation to read.
-
-
-@value
-class Message(Value):
-    """A numbered message of a conversation, with its role, time and text."""
-
-    number: int
-    message_id: str
-    role: str
-    timestamp: str
-    text: Masked
-
-
-@value
-class MadeCommit(Value):
-    """A commit with a session's work: of the `of` lines that it adds, the session wrote `lines`.
-
-    If it wrote none, the commit's message names the session.
-    """
-
-    commit: str
-    date: str
-    subject: Masked
-    lines: int
-    of: int
-
-
-@value
-class CommitsMade(Value):
-    """The newest commits with a session's work, and the places (PATH:FIRST-LAST) of the session's lines in HEAD.
-
-    `count` is the number of all such commits. `notice` says what was not examined.
-    """
-
-    count: int
-    commits: tuple[MadeCommit, ...]
-    lines_today: int
-    places: tuple[Masked, ...]
-    notice: str = rare("")
-
-
-@value
-class Verdict(Value):
-    """A verdict on a session's work: "merged", "kept" or "dropped", by a person or by git (`said_by`).
-
-    `said` is the verdict as a sentence, with the person's reason. `tried` is when the session worked.
-    """
-
-    session_id: str
-    outcome: str
-    said: Masked
-    tried: str
-    said_by: str
-    reason: Masked = rare(NOTHING)
-
-
-@value
-class SessionNotes(Value):
-    """The notes on a session, kept beside its log: verdicts on it and its `forks`, and a person's tags and marks."""
-
-    verdict: Verdict | None = rare()
-    forks: tuple[Verdict, ...] = rare(())
-    tags: tuple[str, ...] = rare(())
-    pinned: bool = rare(default=False)
-    archived: bool = rare(default=False)
-
-    @property
-    def sentences(self) -> list[str]:
-        """Return a sentence for each verdict on the session and its forks."""
-        return [one.said for one in (*([self.verdict] if self.verdict else []), *self.forks)]
-
-    @property
-    def marks(self) -> list[str]:
-        """Return the session's marks as words: "pinned", "archived", and tags such as "#auth"."""
-        flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
-        return [*flags, *(f"#{one}" for one in self.tags)]
 
 
 @value
@@ -339,7 +260,7 @@ class ResumedPart(Value):
     """The part of a session that its agent loads on a resume, if not all: the messages from `start` on.
 
     A session that was continued in two folders has two ends. Then `start` is the first message of this end, and the
-    agent also loads the messages before both.
+    agent also loads the messages before the ends.
     """
 
     start: int
@@ -358,51 +279,10 @@ class ResumedPart(Value):
         return f"loads {self.messages} of {self.of} messages: {why}"
 
 
-def resumed_part(resumed: Resumed, forgotten: int, turns: int) -> ResumedPart | None:
-    """Return the part of a session that its agent loads on a resume; `None` if it loads all of the `turns` turns.
+@value
+class Drift(Value):
+    """The number of files that a session edited in the repository, how many have changed since, and their share."""
 
-    A compaction dropped the first `forgotten` turns.
-    """
-    loaded = turns - (forgotten if resumed.reason == "compaction" else resumed.start)
-    return ResumedPart(resumed.start, resumed.reason, loaded, turns) if resumed.reason else None
-
-
-@record
-class Conversation(Value):
-    """A session's messages, and facts about it, as ``read_session`` returns them.
-
-    If messages did not fit, `next_at` is the message to read next. `resumed` is the part that the session's agent
-    loads, if not all. `owner` is the teammate who shares the session, `resolved` its full reference. `commits` are
-    given with the first message. `left_out` says how much of a very long session was not read.
-    """
-
-    session_id: str
-    agent_type: AgentName
-    title: str
-    headline: str = rare("")
-    edited_files: tuple[str, ...] = rare(())
-    working_directory: str
-    project_inferred_from: str = rare("")
-    last_activity: str
-    models: tuple[Masked, ...] = ()
-    notice: str = rare("")
-    owner: str = rare("")
-    resolved: str = rare("")
-    forked_from: str = rare("")
-    commits: CommitsMade | None = rare()
-    noted: SessionNotes | None = rare()
-    resumed: ResumedPart | None = rare()
-    messages: tuple[Message, ...]
-    left_out: str = rare("")
-    read_on: Mapping[str, int | None] = spread(next_at=int | None)
-
-
-@record
-class Exported(Value):
-    """A session's Markdown export, returned instead of a conversation if the session's log is gone."""
-
-    session_id: str
-    agent_type: AgentName
-    notice: str = rare("")
-    noted: SessionNotes | None = rare()
-    markdown: Masked
+    files: int
+    changed: int
+    share: float

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NUMBERS = Path(__file__).with_name("instructions.json")
+NUMBERS = Path(__file__).with_name("instruction_filter.json")
 #: A part is left out if its score, from work (0) to instruction (1), is above the first number. It must also be above
 #: the lowest score by the second.
 MIN_LIKENESS, ALIKE = 0.6, 0.1
@@ -38,12 +38,11 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def without_instructions(text: str, embedder: Embedder) -> str:
-    """Return the question `text` without instructions on how to work; if nothing else is left, its least
-    instruction-like part.
+    """Return the question `text` without instructions on how to work. At least its least instruction-like part is left.
 
     Parts with names of code are kept. For a model other than the default, return the whole text.
     """
-    model, weights, added = _numbers()
+    model, weights, added = _classifier()
     if embedder.model != model:
         return text
     told, parts = list[tuple[float, str]](), list(_parts(text))
@@ -59,8 +58,7 @@ def without_instructions(text: str, embedder: Embedder) -> str:
 
 
 @cache
-def _numbers() -> tuple[str, NDArray[np.float32], float]:
-    """Return the classifier of instructions: its embedding model's name, a weight for each dimension, and the bias."""
+def _classifier() -> tuple[str, NDArray[np.float32], float]:
     from indexer.arrays import np
 
     told = orjson.loads(NUMBERS.read_bytes())
@@ -70,8 +68,7 @@ def _numbers() -> tuple[str, NDArray[np.float32], float]:
 def _parts(text: str) -> Iterator[Sequence[str]]:
     """Yield the parts of a text to classify, each as a list of pieces.
 
-    A part is usually a sentence in one piece. Short sentences are joined, long ones are split into clauses, and long
-    clauses into several pieces.
+    Short sentences are joined, long ones are split into clauses, and long clauses into several pieces.
     """
     for sentence in _together(_SENTENCE_END.split(text)):
         if len(sentence.split()) <= SENTENCE_WORDS:

@@ -11,8 +11,8 @@ import pytest
 
 from indexer.outcome import Edits
 from smart_fork.errors import ProgramFailed
+from smart_fork.finding.fork_suitability import drifts
 from smart_fork.repository.git import Repository
-from smart_fork.repository.history import drifts
 from smart_fork.system.processes import Processes
 from tests.support.cases import thorough_except_first
 
