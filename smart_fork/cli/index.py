@@ -40,7 +40,7 @@ from smart_fork.repository.project_places import described
 if TYPE_CHECKING:
     from indexer.log_changes import Progress
     from indexer.store.sqlite import Store
-    from smart_fork.finding.index_refresh import Indexed
+    from smart_fork.finding.index_refresh import IndexRunReport
     from smart_fork.finding.index_status import IndexStatus
     from smart_fork.repository.project_places import AboutProject
 
@@ -70,7 +70,7 @@ def run(
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.after_indexing import renewed
     from smart_fork.finding.index_access import opened
-    from smart_fork.finding.index_refresh import indexed
+    from smart_fork.finding.index_refresh import index_run_report
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
@@ -89,7 +89,7 @@ def run(
             first = _project(project)
             with renewed(store, patience, progress, vectors=not no_vectors):
                 report = complete(store, READERS, embedder, first, patience=patience, progress=told, waiting=waiting)
-            done = indexed(store, report, before, engine.name if engine else OWN)
+            done = index_run_report(store, report, before, engine.name if engine else OWN)
         _settle()
     except IndexBusyError as error:
         if not if_idle:
@@ -194,7 +194,7 @@ def _settle() -> None:
         erasure.run_pending()
 
 
-def _print_report(done: Indexed) -> None:
+def _print_report(done: IndexRunReport) -> None:
     counts = done.index
     out.print(
         f"{done.files} logs: {done.read} read ({done.bytes_read / 1e6:,.1f} MB), "

@@ -47,7 +47,7 @@ from smart_fork.finding.results import place_mark
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from smart_fork.finding.answer import Answer, GonePrompt, RecentSession
+    from smart_fork.finding.answer import Answer, DeletedPrompt, RecentSession
     from smart_fork.finding.hit import Hit
 
 
@@ -244,7 +244,7 @@ def _given(points: Mapping[str, float]) -> str:
     return " + ".join(f"{value:.1f} {part.replace('_', ' ')}" for part, value in points.items() if value) or "nothing"
 
 
-def print_deleted_prompts(prompts: Sequence[GonePrompt]) -> None:
+def print_deleted_prompts(prompts: Sequence[DeletedPrompt]) -> None:
     """Print the prompts of deleted sessions, which cannot be forked."""
     if prompts:
         say("Prompts of deleted sessions, which cannot be shown or forked:")

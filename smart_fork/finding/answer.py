@@ -29,7 +29,7 @@ class TeamState(Value):
 
 
 @value
-class GonePrompt(Value):
+class DeletedPrompt(Value):
     """A prompt of a session that its agent deleted before smart-fork read it. `prompts` counts the known prompts of
     that session.
     """
@@ -116,7 +116,7 @@ class Fixes(Value):
 
 
 @value
-class Covered(Value):
+class EmbeddedShares(Value):
     """The shares (0…1) of passages with an embedding: of the first passages after prompts, and of all.
 
     A passage is a piece of a session's text.
@@ -133,7 +133,7 @@ class IndexState(Value):
     sessions: int
     chunks: int
     embedded: int
-    covered: Covered
+    covered: EmbeddedShares
     complete: bool
     unread_logs: int | None = None
     updated_at: str = ""
@@ -213,7 +213,7 @@ class Recents(Value):
     unread: tuple[str, ...] = rare(())
     passed_over: tuple[FailedLog, ...] = rare(())
     project_notice: str = rare("")
-    gone_prompts: tuple[GonePrompt, ...] = rare(())
+    gone_prompts: tuple[DeletedPrompt, ...] = rare(())
     shared: tuple[SharedSession, ...] | None = rare()
     team_error: str = rare("")
 
@@ -256,7 +256,7 @@ class Found(Value):
     agents_notice: str = rare("")
     unread: tuple[str, ...] = rare(())
     passed_over: tuple[FailedLog, ...] = rare(())
-    gone_prompts: tuple[GonePrompt, ...] = rare(())
+    gone_prompts: tuple[DeletedPrompt, ...] = rare(())
     error: str = rare("")
     hint: str = rare("")
     next_steps: tuple[str, ...] = rare(())

@@ -34,7 +34,7 @@ from indexer.values import Value, record, value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import duration, printable
 from smart_fork.errors import SmartForkError, advice
-from smart_fork.finding.answer import Covered
+from smart_fork.finding.answer import EmbeddedShares
 from smart_fork.finding.evidence import found_by_words
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
@@ -241,15 +241,15 @@ MAX_DOUBT = 1.5
 EARLY_THRESHOLD = 0.9
 
 
-def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
+def embedded_shares(store: Store, counts: Counts, scope: Scope | None = None) -> EmbeddedShares:
     """Return the shares of passages in `scope` that have an embedding. `counts` are the numbers of these passages."""
     if counts.embedded == counts.chunks:
-        return Covered(1.0, 1.0)
+        return EmbeddedShares(1.0, 1.0)
     number, embedded = store.first_passages(scope)
-    return Covered(_share_rounded_down(embedded, number), _share_rounded_down(counts.embedded, counts.chunks))
+    return EmbeddedShares(_share_rounded_down(embedded, number), _share_rounded_down(counts.embedded, counts.chunks))
 
 
-def doubt(shares: Covered) -> float:
+def doubt(shares: EmbeddedShares) -> float:
     """Return the points to subtract from every session's score while embeddings are missing.
 
     A session without embeddings could turn out to be the better one.
@@ -271,7 +271,7 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
     return f"{unread}, so no chance is known: {among} Scores are lower until they are read."
 
 
-def early_notice(shares: Covered) -> str:
+def early_notice(shares: EmbeddedShares) -> str:
     """Return a notice that an answer is early because few passages are embedded; else an empty text."""
     if shares.first_passages >= EARLY_THRESHOLD:
         return ""
@@ -362,24 +362,24 @@ class BrokenLog(Value):
 
 
 @record
-class Held(Counts):
+class IndexContent(Counts):
     """The content of the index after an index run: the counts, and the shares of passages with an embedding."""
 
-    covered: Covered
+    covered: EmbeddedShares
 
 
 @dataclasses.dataclass(kw_only=True)
-class Indexed(Report):
+class IndexRunReport(Report):
     """The report of an index run, and the content of the index after the run."""
 
     total_seconds: float = 0.0
-    index: Held
+    index: IndexContent
     engine: str
     broken_logs: tuple[BrokenLog, ...]
     passed_over: tuple[FailedLog, ...]
 
 
-def indexed(store: Store, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
+def index_run_report(store: Store, report: Report, before: Mapping[str, SeenFile], engine: str) -> IndexRunReport:
     """Summarize an index run from its `report`, with the content of the index after the run.
 
     `before` maps logs to their state before the run: logs with another state now were read. The caller adds the total
@@ -388,8 +388,8 @@ def indexed(store: Store, report: Report, before: Mapping[str, SeenFile], engine
     counts = store.counts()
     read = {path for path, _ in store.seen().items() - before.items()}
     broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
-    return Indexed(
-        **asdict(report), index=Held(**asdict(counts), covered=covered(store, counts)), engine=engine,
+    return IndexRunReport(
+        **asdict(report), index=IndexContent(**asdict(counts), covered=embedded_shares(store, counts)), engine=engine,
         broken_logs=broken_logs_of(broken), passed_over=passed_over(store),
     )  # fmt: skip
 

@@ -10,9 +10,9 @@ from indexer.safe_files import index_db, index_root
 from indexer.values import Value, record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import ago, minute, printable
-from smart_fork.finding.answer import Covered
+from smart_fork.finding.answer import EmbeddedShares
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.index_refresh import BrokenLog, broken_logs_of, covered, unread_logs
+from smart_fork.finding.index_refresh import BrokenLog, broken_logs_of, embedded_shares, unread_logs
 from smart_fork.finding.recent import passed_over
 
 
@@ -29,7 +29,7 @@ class IndexStatus(Value):
     sessions: int
     chunks: int
     embedded: int
-    covered: Covered
+    covered: EmbeddedShares
     complete: bool
     updated_at: str | None
     last_run: LastRun | None
@@ -62,7 +62,7 @@ def index_status() -> IndexStatus:
         return IndexStatus(
             index=str(index_db()), exports=str(index_root()), bytes=index_db().stat().st_size,
             model=store.meta("model") or None, logs=counts.files, unread_logs=unread, sessions=counts.sessions,
-            chunks=counts.chunks, embedded=counts.embedded, covered=covered(store, counts),
+            chunks=counts.chunks, embedded=counts.embedded, covered=embedded_shares(store, counts),
             complete=not unread and counts.embedded == counts.chunks, updated_at=counts.updated_at or None,
             last_run=LastRun.of(store), next_run=next_run(store, datetime.now(UTC)), skipped=counts.skipped,
             erased=not store.owes_erasing(), broken_lines=counts.broken_lines,

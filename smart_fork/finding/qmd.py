@@ -91,6 +91,11 @@ def location_of(result: dict[str, Any]) -> str:
     return _field(result, _LOCATIONS)
 
 
+def text_of(result: dict[str, Any]) -> str:
+    """Return the text that a search result quotes from its document."""
+    return _field(result, _TEXTS)
+
+
 def _values(text: str) -> list[Any]:
     """Return the outermost JSON values in a text that also has other lines; raise `NotJson` for an unfinished one."""
     found, position = [], 0
@@ -338,7 +343,7 @@ class Qmd:
                 left -= 1
                 session_id = self._looked_up(agent, place)
             if session_id:
-                yield RankedDocument(agent, session_id, _valid_score(result), _HUNK.sub("", _field(result, _TEXTS)))
+                yield RankedDocument(agent, session_id, _valid_score(result), _HUNK.sub("", text_of(result)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
         """Return the session id in the export `place`, whose name qmd has changed; `None` without an id."""

@@ -25,7 +25,7 @@ from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable, quoted
 from smart_fork.errors import IndexUnavailable, Usage
-from smart_fork.finding.answer import GonePrompt, Recents
+from smart_fork.finding.answer import DeletedPrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import current_project, project_notice
@@ -231,7 +231,7 @@ def list_recent(
     listed = ListFilter(checked(tag) if tag else "", archived)
     with known_index():
         found = recent_sessions(adapters, within, limit, automated=automated or bool(tag), listed=listed)
-        gone = () if tag or archived else gone_prompts(within, agents)
+        gone = () if tag or archived else deleted_prompts(within, agents)
     passed_over = () if call_context.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
     shown = recent_ones(found.sessions)
@@ -263,9 +263,9 @@ MAX_GONE, GONE_CHARACTERS = 5, 200
 MIN_SHARE = 0.6
 
 
-def gone_prompts(
+def deleted_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = ()
-) -> tuple[GonePrompt, ...]:
+) -> tuple[DeletedPrompt, ...]:
     """Return one prompt of each session that its agent deleted before smart-fork read it: agents keep prompts
     elsewhere.
 
@@ -291,7 +291,7 @@ def gone_prompts(
     ]
     best = sorted((one for one in best if not asked or one[0] >= MIN_SHARE), key=lambda one: one[:2], reverse=True)
     return tuple(
-        GonePrompt(
+        DeletedPrompt(
             one.session_id, agent, WorkDirectory(one.directory).now, moment, quoted(one.text, GONE_CHARACTERS), prompts
         )
         for _, moment, agent, one, prompts in best[:MAX_GONE]

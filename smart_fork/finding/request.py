@@ -37,6 +37,11 @@ def collection_of(agent: AgentName) -> str:
     return _COLLECTION.format(agent)
 
 
+def collections() -> dict[AgentName, str]:
+    """Map each agent to the name of the collection with its exports: see `collection_of`."""
+    return {agent: collection_of(agent) for agent in AGENTS.readable()}
+
+
 #: The characters of an invalid path that an error repeats.
 MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
@@ -126,7 +131,7 @@ class FindRequest:
         """Return the agents whose sessions are searched; raise `Usage` for an unknown agent."""
         if self.collection is None:
             return AGENTS.selected(self.agent_type or AGENTS.first())
-        return tuple(agent for agent in AGENTS.readable() if collection_of(agent) == self.collection)
+        return tuple(agent for agent, name in collections().items() if name == self.collection)
 
     @property
     def collections(self) -> tuple[str, ...]:
@@ -175,7 +180,7 @@ class FindRequest:
             tag(self.tag)
         if not self.agents:
             unknown = shown(self.collection).strip('"')
-            raise Usage(f"unknown collection: {unknown}", f"Known: {', '.join(map(collection_of, AGENTS.readable()))}.")
+            raise Usage(f"unknown collection: {unknown}", f"Known: {', '.join(collections().values())}.")
         intent = plain(self.intent)
         return replace(self, intent=intent, also=further(intent, self.also), limit=int(limit or DEFAULT_LIMIT))
 

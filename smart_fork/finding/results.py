@@ -22,7 +22,7 @@ from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.display_text import printable
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.finding.answer import Covered, IndexState, RecentSession
+from smart_fork.finding.answer import EmbeddedShares, IndexState, RecentSession
 from smart_fork.finding.candidates import Candidate, Candidates
 from smart_fork.finding.evidence import beginning_of
 from smart_fork.finding.fork_suitability import ForkWorth, is_cached, obstacles, own_cached_until
@@ -92,14 +92,17 @@ def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
     return tuple(map(title, islice(inside, MAX_FILES)))
 
 
-def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
+def index_state(
+    counts: Counts, left: int | None, problem: str, shares: EmbeddedShares | None = None, seconds_left: int = 0
+) -> IndexState:
     """Return how complete the index was for an answer.
 
     `left` counts the changed logs that were not read. It is `None` if logs were not checked; `problem` says why.
     """
     complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
-        sessions=counts.sessions, chunks=counts.chunks, embedded=counts.embedded, covered=covered, complete=complete,
+        sessions=counts.sessions, chunks=counts.chunks, embedded=counts.embedded,
+        covered=shares or EmbeddedShares(0.0, 0.0), complete=complete,
         unread_logs=left, updated_at=counts.updated_at, problem=problem, seconds_left=seconds_left,
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.finding import index_refresh, results, search, session_hints
-from smart_fork.finding.answer import AskedCode, Causes, Covered, Exchanges, Fixes, Found, RecentSession, Unsearched
+from smart_fork.finding.answer import AskedCode, Causes, Exchanges, Fixes, Found, RecentSession, Unsearched
 from smart_fork.finding.candidates import Candidates
 from smart_fork.finding.code_authors import by_code, causes_of
 from smart_fork.finding.code_lines import changed_lines
@@ -37,7 +37,7 @@ from smart_fork.finding.index_refresh import Engine, Refreshed
 from smart_fork.finding.project_index import ProjectIndex, with_files
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.finding.recent import ListFilter, gone_prompts, passed_over, recent_sessions
+from smart_fork.finding.recent import ListFilter, deleted_prompts, passed_over, recent_sessions
 from smart_fork.finding.remote_search import RemoteAnswer, RemoteSearch, alone, merge, together
 from smart_fork.finding.request import MAX_LIMIT, SELF, EngineUnavailable, FindRequest, current_project, project_notice
 from smart_fork.finding.result_snippets import nearness
@@ -99,7 +99,7 @@ class Library(ProjectIndex):
         withheld = there.withheld() if there is not None else frozenset[str]()
         query = self.query(asked, withheld)
         counts = self.store.counts(query.scope)
-        shares, new = index_refresh.covered(self.store, counts, query.scope), state.new(self.store, query)
+        shares, new = index_refresh.embedded_shares(self.store, counts, query.scope), state.new(self.store, query)
         early = bool(asked.intent) and self.search_program is None and index_refresh.makes_vectors(self.engine, state)
         read = counts.sessions / (counts.sessions + new) if new else 1.0
         query = replace(query, doubt=index_refresh.doubt(shares) if early else 0.0, read=read)
@@ -119,7 +119,7 @@ class Library(ProjectIndex):
         scored = self.search_program is None and not asked.code
         return self._answer(
             asked, found, shown, told,
-            index=results.index_state(counts, shares, state.left, state.problem, state.seconds_left),
+            index=results.index_state(counts, state.left, state.problem, shares, state.seconds_left),
             background_notice=state.background,
             early_notice=index_refresh.early_notice(shares) if early else "",
             unread_notice=index_refresh.unread_notice(new if scored else 0, counts.sessions),
@@ -131,7 +131,7 @@ class Library(ProjectIndex):
             fallback_sessions=self._recent(asked) if found.error and found.mode == "recent" else None,
             unread=READERS.unread(readers),
             passed_over=passed_over(self.store, readers) if readers else (),
-            gone_prompts=gone_prompts(self.project, query.agents, query.phrasings) if asked.intent else (),
+            gone_prompts=deleted_prompts(self.project, query.agents, query.phrasings) if asked.intent else (),
         )  # fmt: skip
 
     def recall(self, first: HookEvent) -> Hint | None:
@@ -356,7 +356,7 @@ class Library(ProjectIndex):
                 team=told.state, team_error=told.error,
             )  # fmt: skip
         nothing = Counts(0, 0, 0, 0, {}, 0, "")
-        index = results.index_state(nothing, Covered(0.0, 0.0), None, f"{message} {steps[0]}")
+        index = results.index_state(nothing, None, f"{message} {steps[0]}")
         return self._answer(asked, Candidates((), "hybrid"), hits, told, index=index, fallback_sessions=recent)
 
 

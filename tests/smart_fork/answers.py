@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from smart_fork.finding.answer import Covered, Found, IndexState
+from smart_fork.finding.answer import EmbeddedShares, Found, IndexState
 from smart_fork.finding.hit import Hit
 from smart_fork.forking.results import Forked
 from smart_fork.workers.answers import WorkerState
 
-STATE = IndexState(sessions=3, chunks=3, embedded=3, covered=Covered(1.0, 1.0), complete=True)
+STATE = IndexState(sessions=3, chunks=3, embedded=3, covered=EmbeddedShares(1.0, 1.0), complete=True)
 
 
 def a_hit(score: float = 0.62, session_id: str = "session-1", **more: Any) -> Hit:

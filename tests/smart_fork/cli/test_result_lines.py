@@ -13,7 +13,7 @@ from rich.console import Console
 
 from smart_fork.cli.output import out
 from smart_fork.cli.result_list import print_found, print_hits
-from smart_fork.finding.answer import Covered
+from smart_fork.finding.answer import EmbeddedShares
 from smart_fork.finding.hit import Price
 from tests.smart_fork.answers import STATE, a_hit, an_answer
 
@@ -121,7 +121,7 @@ def test_edited_files_stand_where_all_of_their_names_fit(terminal):
 )  # fmt: skip
 def test_the_state_of_the_index_is_one_sentence(capsys, state, more, said):
     answer = an_answer(a_hit(), early_notice="early", unread_notice="unread", **more)
-    index = replace(STATE, complete=False, covered=Covered(0.5, 0.26), unread_logs=3, **state)
+    index = replace(STATE, complete=False, covered=EmbeddedShares(0.5, 0.26), unread_logs=3, **state)
 
     print_found(replace(answer, index=index))
 

@@ -13,7 +13,7 @@ from indexer.runs import ended_run, keep_run
 from indexer.safe_files import index_db
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.sqlite import Store
-from smart_fork.finding.answer import Covered
+from smart_fork.finding.answer import EmbeddedShares
 from smart_fork.finding.index_refresh import (
     Engine,
     Refreshed,
@@ -113,8 +113,8 @@ def test_an_early_answer_says_so_and_its_scores_are_lower_until_all_is_embedded(
 
 @pytest.mark.parametrize(("first", "every"), [(1.0, 1.0), (0.5, 0.3), (0.0, 0.0)])
 def test_doubt_goes_as_vectors_come_and_is_none_at_the_end(first, every):
-    assert pytest.approx(1.5 * (1 - (first + every) / 2)) == doubt(Covered(first, every))
-    assert (first < 0.9) == bool(early_notice(Covered(first, every)))
+    assert pytest.approx(1.5 * (1 - (first + every) / 2)) == doubt(EmbeddedShares(first, every))
+    assert (first < 0.9) == bool(early_notice(EmbeddedShares(first, every)))
 
 
 def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.finding.answer import Covered
+from smart_fork.finding.answer import EmbeddedShares
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.index_refresh import MANY_LOGS, Engine, covered
+from smart_fork.finding.index_refresh import MANY_LOGS, Engine, embedded_shares
 from smart_fork.finding.index_status import index_status
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
@@ -49,9 +49,9 @@ def test_an_answer_and_the_status_say_what_is_covered(world, shop, partly):
 
 def test_nearly_all_is_not_all_and_of_nothing_all_is_covered(partly):
     counts = partly.counts()
-    assert 0.0 < covered(partly, counts).all_passages < 1.0
+    assert 0.0 < embedded_shares(partly, counts).all_passages < 1.0
     with opened() as store:
-        assert Covered(1.0, 1.0) == covered(store, store.counts(store.scope(None, [], automated=False)))
+        assert EmbeddedShares(1.0, 1.0) == embedded_shares(store, store.counts(store.scope(None, [], automated=False)))
 
 
 def test_a_passage_without_a_vector_says_nothing_against_its_session(partly):
