@@ -1,4 +1,4 @@
-"""The table of all agents: the programs, such as Claude Code and Codex, that work in sessions.
+"""The table of all supported agents: programs such as Claude Code and Codex.
 
 Each agent has a folder of modules here, or a single module if smart-fork only reads its logs.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.agent import Agent, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
@@ -24,15 +25,18 @@ from smart_fork.display_text import one_of, plain_name, shown
 from smart_fork.errors import SmartForkError, Usage, advice
 
 if TYPE_CHECKING:
-    from smart_fork.agents.agent import ProgramSpec, Storage
+    from smart_fork.agents.agent import ProgramSpec
     from smart_fork.agents.ancestry import Ancestry
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter, Files
+    from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.log_tail import Tail
-    from smart_fork.agents.record_conversion import Converter
+    from smart_fork.agents.login import Login
+    from smart_fork.agents.mcp_registration import Registration
+    from smart_fork.agents.portable_records import Converter
     from smart_fork.agents.screen import Screen
-    from smart_fork.agents.settings import Hooks, Login, Registration
     from smart_fork.agents.start_command import Background, Starter
+    from smart_fork.agents.storage import Storage
 
 F = TypeVar("F")
 #: An id or a name that an agent gets unchanged: neither an option nor a path.
@@ -89,13 +93,13 @@ class AllAgents:
 
     def storage_of(self, agent: str) -> Storage:
         """Return the object that knows where an agent stores sessions."""
-        refusal = f"smart-fork does not know where {self.title_of(agent)} keeps its sessions"
-        return _needed(self[agent].storage, refusal)
+        return _needed(self[agent].storage, f"smart-fork does not know where {self.title_of(agent)} keeps its sessions")
 
     def copier_of(self, agent: str) -> Copier:
         """Return the object that copies an agent's sessions."""
-        refusal = f"smart-fork cannot branch {self.title_of(agent)} sessions"
-        return _needed(self[agent].copier, refusal, self._handed_over())
+        return _needed(
+            self[agent].copier, f"smart-fork cannot branch {self.title_of(agent)} sessions", self._handed_over()
+        )
 
     def converter_of(self, agent: str) -> Converter:
         """Return the object that converts an agent's records for sharing with teammates."""
@@ -124,15 +128,16 @@ class AllAgents:
 
     def registration_of(self, agent: str) -> Registration:
         """Return the object that registers smart-fork's MCP server in an agent's settings."""
-        refusal = f"smart-fork does not know how {self.title_of(agent)} registers servers"
-        return _needed(self[agent].registration, refusal)
+        return _needed(
+            self[agent].registration, f"smart-fork does not know how {self.title_of(agent)} registers servers"
+        )
 
     def background_of(self, agent: str) -> Background:
         """Return the commands for the background sessions that an agent itself manages."""
         return _needed(self[agent].background, f"{self.title_of(agent)} has no background sessions")
 
     def why_not(self, agent: str, ability: str) -> str:
-        """Return a sentence why an agent lacks an ability (see `Agent.ABILITIES`); empty if no reason is known."""
+        """Return a sentence with the reason why an agent lacks a key of `Agent.ABILITIES`; empty if unknown."""
         why = self[agent].lacks.get(ability, "")
         return f"{why[:1].upper()}{why[1:]}." if why else ""
 
@@ -161,25 +166,25 @@ class AllAgents:
         """Return the default agent of commands that remove turns."""
         return next(agent.name for agent in self if agent.has("cutter"))
 
-    def find_cutter(self, tool: str) -> Cutter | None:
-        """Return the cutter of the agent called `tool`; `None` if it is unknown or has no cutter."""
-        return self[tool].cutter if tool in self else None
+    def find_cutter(self, agent: str) -> Cutter | None:
+        """Return an agent's cutter; `None` if the agent is unknown or has no cutter."""
+        return self[agent].cutter if agent in self else None
 
-    def files_of(self, tool: str) -> Files:
-        """Return the object that reads and writes the logs of the agent called `tool`: plain files if unknown."""
+    def files_of(self, agent: str) -> Files:
+        """Return the object that reads, replaces and deletes an agent's logs; for an unknown agent, plain files."""
         from smart_fork.agents.cuts.cutter import Files
 
-        return self.find_cutter(tool) or Files()
+        return self.find_cutter(agent) or Files()
 
-    def cutter_of(self, tool: str) -> Cutter:
-        """Return the cutter of the agent called `tool`, which loads its logs so that turns can be removed.
+    def cutter_of(self, agent: str) -> Cutter:
+        """Return an agent's cutter, which loads its logs so that turns can be removed.
 
         Raises:
             Usage: The agent is unknown or has no cutter.
         """
-        if found := self.find_cutter(tool):
+        if found := self.find_cutter(agent):
             return found
-        raise Usage(f"Unknown tool: {tool}", f"Known: {', '.join((self.AUTO, *self.cuttable()))}.")
+        raise Usage(f"Unknown tool: {agent}", f"Known: {', '.join((self.AUTO, *self.cuttable()))}.")
 
     @cached_property
     def session_logs(self) -> re.Pattern[str]:
@@ -195,7 +200,7 @@ class AllAgents:
     def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
         """Return the id of the session that started a process with this environment; `None` if unknown.
 
-        Only the variables of `agents` count; without `agents` all agents', first those of the agent `around` the
+        Only the variables of `agents` count. By default all agents' count, first those of the agent that started the
         process.
         """
         around = None if agents else self.around(env)
@@ -221,6 +226,21 @@ class AllAgents:
     def login_variables(self) -> frozenset[str]:
         """Return all agents' variables that can hold a secret, or name the server that gets the secret."""
         return frozenset(name for login in self.logins() for name in login.variables())
+
+    def note_login_variables(self, env: Mapping[str, str], agents: Iterable[str] = (), *, also: bool = False) -> None:
+        """Note the names of login variables that `env` sets for `agents`, by default all.
+
+        With `also`, the names noted before stay. Errors are ignored.
+        """
+        from smart_fork.agents.login import note_variables
+
+        wanted = tuple(agents) or self._by_name
+        note_variables((one for one in self.logins() if one.agent in wanted), env, also=also)
+
+    def note_login_variables_of_person(self, env: Mapping[str, str]) -> None:
+        """Note the names of login variables in `env`, unless it is the environment of an agent or a worker."""
+        if not any(name in env for name in (*self.callers_own, DEPTH, WORKER_ID)):
+            self.note_login_variables(env)
 
     def registrations(self) -> tuple[Registration, ...]:
         """Return the objects that register smart-fork's MCP server, one for each agent that has one."""
@@ -254,7 +274,7 @@ class AllAgents:
         """Return `session_id` if it has the form of the agent's session ids.
 
         Raises:
-            Usage: The id has another form; the error calls it "invalid `which` sessionId".
+            Usage: The id has another form. `which` ("source" or "new") is a word of the message.
         """
         if not self[agent].has("starter"):  # its sessions are only handed over
             return self.check_given(session_id)

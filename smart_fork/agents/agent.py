@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter
+    from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.log_tail import Tail
-    from smart_fork.agents.record_conversion import Converter
+    from smart_fork.agents.login import Login
+    from smart_fork.agents.mcp_registration import Registration
+    from smart_fork.agents.portable_records import Converter
     from smart_fork.agents.screen import Screen
-    from smart_fork.agents.settings import Hooks, Login, Registration
     from smart_fork.agents.start_command import Background, Starter
+    from smart_fork.agents.storage import Storage
 
 
 class Sign(NamedTuple):
@@ -75,10 +78,7 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return where each facet of an agent (an object for one task) is, as ``module:name``.
-
-    That is `USUAL`, changed by `elsewhere`, and without the facets `without`.
-    """
+    """Return the places of an agent's facets: `USUAL`, changed by `elsewhere`, without the facets `without`."""
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
     )
@@ -92,7 +92,7 @@ class Ability(NamedTuple):
 
 
 class Agent(AgentDescription):
-    """The description of one agent. Its attributes `ancestry` to `background` are facets: objects for one task each.
+    """The description of one agent. The attributes named in `USUAL` are its facets: objects for one task each.
 
     A facet is imported at its first use, so that hooks, which run at each prompt, start quickly. It is `None` if the
     agent lacks it.
@@ -204,6 +204,12 @@ class Agent(AgentDescription):
         """Return for each ability, by its JSON key, True if the agent has the facet (such as "copier") for it."""
         return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
+    def calling_session(
+        self, meta: Mapping[str, Any], arguments: Mapping[str, Any], environment: Mapping[str, str], project: str | None
+    ) -> str | None:
+        """Return the id of the session that made a tool call (see `ClientCall`); `None` if unknown."""
+        return self.caller.session_id(ClientCall(meta, arguments, environment, project)) if self.caller else None
+
     def model_window(self) -> int:
         """Return the context window of the agent's model in tokens: from its newest log, else an estimate."""
         return (self.tail.window() if self.tail else None) or self.window
@@ -220,44 +226,15 @@ class ReadOnlyAgent(Agent):
     Its adapter and its codec are in ``smart_fork/agents/<name>.py``.
     """
 
-    lacks = MappingProxyType(
-        dict.fromkeys(
-            ("started", "branched", "budgeted", "told", "cut", "shared", "tells", "set_up"),
-            "smart-fork only reads its sessions",
-        )
-    )
+    lacks = MappingProxyType({
+        ability: "smart-fork only reads its sessions" for ability in Agent.ABILITIES if ability != "found"
+    })  # fmt: skip
     facets = MappingProxyType({"reader": "Adapter", "codec": "Codec"})
 
     def __init__(self, name: AgentName, title: str, home: Home) -> None:
         self.name, self.title, self.home = name, title, home
         rows = {facet: f"smart_fork.agents.{name}:{name.capitalize()}{what}" for facet, what in self.facets.items()}
         self.facets = MappingProxyType(rows)
-
-
-class Storage:
-    """The rules for where an agent stores sessions, and in which directories it can resume each; by default in all."""
-
-    #: True if it can resume a session in every directory, since smart-fork gives the log a second path there.
-    everywhere: ClassVar = False
-
-    def folder(self, directory: Path) -> Path | None:
-        """Return the only folder in which the agent, started in `directory`, finds sessions; `None` for all."""
-        return None
-
-    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return True if the agent, started in `directory`, can resume the session in `log`, which worked in `cwd`."""
-        return self.everywhere or self.folder(directory) in (None, log.parent)
-
-    def restored(self, place: str, session_id: str) -> str:
-        """Return the path, below the agent's folder, for restoring a lost log that was at `place` there."""
-        return place
-
-    def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
-        """Return a second path that `log` needs so that the agent, started in `directory`, resumes its session.
-
-        Return `None` if the agent finds the log at its present path.
-        """
-        return None
 
 
 class ClientCall(NamedTuple):

@@ -32,7 +32,7 @@ class ProcessNote(NamedTuple):
 
 
 def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
-    """Return a note's time in seconds since the epoch: `said`, in 1/`parts` seconds, else the time of its file."""
+    """Return a note's time in seconds since the epoch: `said` / `parts` if `said` is a number, else its file's time."""
     if isinstance(said, int | float):
         return said / parts
     try:
@@ -57,7 +57,7 @@ class AgentProcesses(AgentFacet):
         """Return True if a process with the command line `words` is the agent."""
         return bool(words) and _program(_script_of(words)) == self.agent
 
-    def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
+    def resumes(self, session_id: str, words: Sequence[str]) -> bool:
         """Return True if an agent's process with the command line `words` resumes the session."""
         options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
         return session_id in options and set(options).isdisjoint(self.forks)
@@ -81,14 +81,14 @@ class AgentProcesses(AgentFacet):
         return None
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the words after the program's name that send `text` to a running session; empty if it cannot."""
+        """Return the program's arguments that send `text` to a running session; empty if it has no such command."""
         return ()
 
     def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
         """Return the ids of running processes that have a session open, each with True if that is certain.
 
-        An agent's note about a process counts more than the process's command line: ``/clear`` begins another session
-        in the same process. The command line of that process's parent does not count either.
+        If the agent has a note about a process, the command lines of the process and of its parent are ignored:
+        ``/clear`` begins another session in the same process.
         """
         noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
@@ -99,7 +99,7 @@ class AgentProcesses(AgentFacet):
         spoken_for = {*noted, *(processes[pid].parent for pid in noted)}
         found = {pid: note.sure for pid, note in noted.items() if note.session_id == session_id}
         for pid, one in processes.items():
-            if pid not in spoken_for and self.runs(one.words) and self.goes_on_in(session_id, one.words):
+            if pid not in spoken_for and self.runs(one.words) and self.resumes(session_id, one.words):
                 found[pid] = True
         return found
 

@@ -34,7 +34,7 @@ class AmpCodec(ReadCodec):
     shell = "Bash"
 
     def decode(self, record: Record) -> Item:
-        """Return the item in a record, without the hidden texts that Amp adds to prompts."""
+        """Return a record's texts, calls and results, without the hidden texts that Amp adds to prompts."""
         content = record.get("content")
         parts = [one for one in dicts_in(content) if one.get("hidden") is not True]
         results = tuple(_result(one) for one in parts if one.get("type") == "tool_result")

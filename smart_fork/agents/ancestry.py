@@ -1,4 +1,4 @@
-"""Families of sessions: parents and forks, found from the first records of logs; and sub-agents."""
+"""Families of sessions (a session and its forks), sessions of workers, and conversations of sub-agents, from logs."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class FamilyLog:
     * `recorded`: the id of the parent that the log names.
     * `begun`: the time when the log was made, if known.
     * `first`: its first message.
-    * `asked`: the ids of prompts before its first answer; a fork may join several prompts to one.
+    * `asked`: the ids of the prompts before the first answer. A fork may combine several of them into one prompt.
     * `messages`: all messages, each after its parent. Only Claude Code needs them.
     * `base`: for a fork of Codex, the number of the parent's first record that the fork does not have.
-    * `native`: True if Claude Code itself began the file. Then `recorded` was copied with the parent's other records.
+    * `native`: True if Claude Code itself wrote the file. Then it copied `recorded`, too, from the parent's records.
     """
 
     agent: AgentName
@@ -62,14 +62,14 @@ class FamilyLog:
     native: bool = False
     messages: list[CopiedMessage] = field(default_factory=list)
 
+    @staticmethod
+    def tie(message_id: str) -> str:
+        """Return the key that connects all sessions which have this message (see `connected`)."""
+        return f"message {message_id}"
 
-#: A session's id, and the id of another session, or the `message_tie` of a message.
+
+#: A session's id, and the id of another session, or the `tie` of a message.
 Tie = tuple[str, str]
-
-
-def message_tie(message_id: str) -> str:
-    """Return the key that connects all sessions which have this message (see `connected`)."""
-    return f"message {message_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Ancestry(AgentFacet, ABC):
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
         """Return copies of the logs in `family` with their messages read.
 
-        A single log that names no parent, and tells when it was made, needs no messages.
+        They are not read for a single log that names no parent and has a creation time.
         """
         known = [replace(kin) for kin in family]
         for kin in known:
@@ -138,7 +138,7 @@ class Ancestry(AgentFacet, ABC):
 
     @abstractmethod
     def begins(self, kin: FamilyLog) -> bool:
-        """Store the facts in a log's first records in `kin`. Return True if the log can be in a family."""
+        """Store facts from a log's first records in `kin`. Return False if the log cannot be in a family."""
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
         """Return all messages of a log, with the messages that they were copied from."""
@@ -174,7 +174,7 @@ def connected(
     for kin in heads:
         sessions[kin.session_id].append(kin)
         begins = (kin.first.id, kin.first.message_id, *kin.asked) if kin.first else ()
-        firsts = (message_tie(one) for one in begins if one)
+        firsts = (FamilyLog.tie(one) for one in begins if one)
         for other in filter(None, (*firsts, kin.recorded)):
             ties[kin.session_id].add(other)
             ties[other].add(kin.session_id)
@@ -268,7 +268,7 @@ class TreeAncestry(Ancestry):
 
 
 def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
-    """Return the ids, in `parent`, of the messages with which `kin` begins, up to the first that `parent` lacks."""
+    """Return the ids, in `parent`, of the first messages of `kin`, up to the first message that `parent` lacks."""
     there = {message.id for message in parent.messages}
     found = []
     for message in kin.messages:
@@ -297,7 +297,9 @@ class _Messages:
         if record.get("type") not in self._said or _is_aside(record):
             self._chain.link(identity, parent_of(record))
             return None
-        message = self._copied.setdefault(identity, _copied(identity, record.get("forkedFrom")))
+        origin = dict_in(record.get("forkedFrom"))
+        copied = CopiedMessage(identity, text_in(origin.get("sessionId")), text_in(origin.get("messageUuid")))
+        message = self._copied.setdefault(identity, copied)
         self._chain.add(Turn(identity, parent_of(record), "user", ""))
         return message
 
@@ -313,11 +315,6 @@ class _Messages:
         return (self._copied[turn.id] for turn in self._chain.in_order())
 
 
-def _copied(identity: str, origin: object) -> CopiedMessage:
-    named = dict_in(origin)
-    return CopiedMessage(identity, text_in(named.get("sessionId")), text_in(named.get("messageUuid")))
-
-
 def _is_aside(record: dict[str, Any]) -> bool:
     """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`), and so no message."""
     message = dict_in(record.get("message"))
@@ -328,7 +325,7 @@ def _is_aside(record: dict[str, Any]) -> bool:
 
 
 def _time(record: dict[str, Any]) -> str:
-    """Return a record's time, or that of its snapshot of files before a prompt."""
+    """Return a record's time, or the time of its snapshot of files (saved before a prompt)."""
     return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))
 
 
@@ -384,7 +381,7 @@ _NO_TERMINAL = "process"
 
 
 def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
-    """Return "automated" if smart-fork began the session without a terminal, or forked such a session; else "person".
+    """Return "automated" if a worker without a terminal began it, or forked it from such a session; else "person".
 
     A session that a person `named` counts as a person's.
     """

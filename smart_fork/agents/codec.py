@@ -8,16 +8,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.lazy import late
 from indexer.masking.blocks import asks_for_one
 from indexer.masking.secrets import answered, key_lines
-from indexer.safe_files import open_regular
 from indexer.transcripts.actions import status_and_body
-from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
@@ -62,12 +59,12 @@ class Codec(ABC):
         """Yield the tool calls in a record, under the agent's own names."""
         yield from self.decode(record).calls
 
-    def thought(self, record: Record) -> str:
-        """Return the thoughts in a record as text; empty if it has none."""
-        return in_paragraphs(self.decode(record).thoughts)
+    def thought(self, record: Record | None, before: str | None = None) -> str:
+        """Return the thoughts in a record, after the thoughts `before`, as paragraphs; empty if there are none."""
+        return in_paragraphs((before, *(self.decode(record).thoughts if record else ())))
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts that have records of their own, by the number of the turn after each."""
+        """Return the thoughts that are in records of their own, keyed by the number of the turn that follows each."""
         return {}
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
@@ -113,32 +110,6 @@ class ReadCodec(Codec):
         """Return the place and facts of a record; `None` for a record of an unknown kind."""
 
 
-#: The limit of a file beside a log, in bytes.
-_MAX_FILE_BYTES = 1 << 20
-
-
-class ReadSource(AgentAdapter):
-    """An adapter for an agent that smart-fork only reads, with facts from files beside the logs."""
-
-    codec: ClassVar[ReadCodec]
-
-    def beside(self, path: Path) -> Header:
-        """Return the facts about the session in `path` that files beside the log state."""
-        return Header()
-
-    def stated(self, path: Path) -> Record:
-        """Return the JSON object in the small file `path`; empty if there is none."""
-        try:
-            with open_regular(path) as file:
-                return dict_in(json_in(file.read(_MAX_FILE_BYTES)))
-        except OSError:
-            return {}
-
-    def guessed(self, path: Path) -> str:
-        """Return the directory that the log's folder is named after, for logs that state none; empty if unknown."""
-        return ""
-
-
 class CopyCodec(Codec):
     """A decoder that can also measure and shorten records, for copies within a budget of tokens."""
 
@@ -171,7 +142,7 @@ class SizedCodec(CopyCodec):
         """Return True if a record is the summary that a compaction wrote."""
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` outside the conversation. A very long one counts with all its bytes."""
+        """Return the size of a record; `None` outside the conversation. All bytes of a very long record count."""
         if not self.has_place(line.record):
             return None
         said = self.as_said(line.record)
@@ -195,7 +166,7 @@ class MessageCodec(SizedCodec):
         return dicts_in(dict_in(record.get("message")).get(self.field))
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Return a record with `change` applied to each part: itself if nothing changed, `None` without parts."""
+        """Return a record with `change` applied to each part (`None` drops the part); `None` if no part is left."""
         old = self.parts(record)
         new = [one for part in old if (one := change(part)) is not None]
         if new == old:
@@ -342,7 +313,7 @@ _RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionRespon
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """Return a tool result with texts cut to `end` characters at each end, and notes of type `kind` for images."""
+    """Return a tool result with `end` characters of both ends of each text, and notes of type `kind` for images."""
     if isinstance(result, str):
         gone = len(result) - 2 * end
         if gone <= _LINE:
@@ -383,22 +354,22 @@ def aside(text: str) -> str:
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
 
 
-def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
+def revealed_secrets(lines: Iterable[bytes], codec: Codec | None) -> list[str]:
     """Return the secrets that a session's raw records `lines` reveal, longest first.
 
-    They are lines of private keys, and outputs of commands that print a secret. Without the decoder `work` only private
-    keys are found.
+    They are lines of private keys, and outputs of commands that print a secret. Without `codec`, only private keys are
+    found.
     """
     found, asked = set[str](), dict[str, str]()
     for line in lines:
         if b"PRIVATE KEY" in line:
             found |= key_lines(line.decode("utf-8", "replace"))
-        record = _record(line)
-        if work is None or record is None:
+        record = json_in(line)
+        if codec is None or not isinstance(record, dict):
             continue
-        commands = {one.id: _command(one.given) for one in work.used(record)}
+        commands = {one.id: _command(one.given) for one in codec.used(record)}
         asked |= {call: command for call, command in commands.items() if asks_for_one(command)}
-        for back in work.gave(record) if asked else ():
+        for back in codec.gave(record) if asked else ():
             if command := asked.get(back.id):
                 found |= answered(command, status_and_body(back.output)[1])
     return sorted(found, key=len, reverse=True)
@@ -410,7 +381,3 @@ def _command(given: Mapping[str, Any] | str) -> str:
         return given
     path = given.get("file_path") or given.get("path")
     return command_of(given) or (f"cat {path}" if isinstance(path, str) else "")
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    return record if isinstance(record := json_in(line), dict) else None

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 from indexer.lazy import dataclass
-from indexer.safe_files import new_file, open_regular, private_dir, remove, staging_of, sweep_beside, write_new
+from indexer.safe_files import new_file, private_dir
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents.codec import CopyCodec, Record
 from smart_fork.agents.description import AgentFacet
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.agents.storage import undone_on_failure
+from smart_fork.errors import NotFound
 from smart_fork.system.processes import Machine
 
 
@@ -41,9 +40,9 @@ class LiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The choice of turns for a copy within a budget: turns in `kept`, and the newest compaction's summary up to `end`.
+    """The turns chosen for a copy within a budget: `kept`, and the newest compaction's summary up to turn `end`.
 
-    `told` maps the number of a turn to a note about the turns dropped before it. `tokens` are the sizes of all turns.
+    `told` maps a turn's number to a note about turns dropped before it. `tokens` are the sizes of all turns in tokens.
     In turns in `shortened`, long tool results are cut, with a note.
     """
 
@@ -100,6 +99,8 @@ class Copy(ABC):
     def __init__(self, copier: Copier, source: Session, new: NewSession, of: int | Excerpt | Iterable[Entry]) -> None:
         self._copier, self._source, self._new, self._of = copier, source, new, of
         self._excerpt = of if isinstance(of, Excerpt) else None
+        #: The copies that follow in the same file: it begins like this one, and has the files beside this one's log.
+        self.following: Sequence[Copy] = ()
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the lines of the copy without newlines. A title comes last.
@@ -110,7 +111,13 @@ class Copy(ABC):
         """
         yield from self.header()
         yield from self.said()
-        yield from self.last()
+        before: Copy = self
+        for copy in self.following:
+            copy.after(before)
+            yield from copy.said()
+            self.copied += copy.copied
+            before = copy
+        yield from before.last()
 
     def said(self) -> Iterator[bytes]:
         """Yield the copied records as lines, without the header and the title."""
@@ -197,27 +204,6 @@ class Copy(ABC):
         return []
 
 
-class MergedCopy:
-    """Several copies in one file. It begins like the first copy, and has the files beside its log."""
-
-    copied: int = 0
-
-    def __init__(self, parts: Sequence[Copy]) -> None:
-        self._parts = parts
-        self.copy_beside = parts[0].copy_beside
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._parts[0].header()
-        before: Copy | None = None
-        for part in self._parts:
-            if before is not None:
-                part.after(before)
-            yield from part.said()
-            before = part
-        yield from self._parts[-1].last()
-        self.copied = sum(part.copied for part in self._parts)
-
-
 @contextlib.contextmanager
 def read_again(log: Path) -> Iterator[None]:
     """Within this context, raise `NotFound` instead of `OSError`: the log of a known session is gone."""
@@ -262,14 +248,14 @@ class Copier(AgentFacet, ABC):
         """
 
     def sizes(self, session: Session) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of the records of `live`, with their turns. A very long one counts with all its bytes."""
+        """Yield the size of each record of `live`, with its turn's number. All bytes of a very long record count."""
         for one in self.live(session):
             long = 0 if one.sums_up or not is_long(one.entry[0]) else len(one.entry[0])
             short = one.characters if one.short is None else one.short
             yield one.number, RecordSize(max(one.characters, long), short, one.sums_up)
 
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder of `target`. Return made folders that only this copy uses, to delete them after a failure.
+        """Make the folder of `target`. Return new folders that only this copy uses: they are deleted after a failure.
 
         Raises:
             ForkRefused: A session with this id exists.
@@ -278,7 +264,7 @@ class Copier(AgentFacet, ABC):
         return []
 
     def write(
-        self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+        self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> CopiedFiles:
         """Write a copy to `target`. Call `last` just before the complete file appears there.
 
@@ -290,169 +276,8 @@ class Copier(AgentFacet, ABC):
             OSError: The copy cannot be written.
         """
         created = self.begin(target)
-        with _undone_on_failure(created), new_file(target) as file:
+        with undone_on_failure(created), new_file(target) as file:
             file.writelines(line + b"\n" for line in copy)
             warnings = copy.copy_beside(target, created)
             last()
         return CopiedFiles(target, (*created, target), tuple(warnings))
-
-
-@contextlib.contextmanager
-def _undone_on_failure(created: list[Path]) -> Iterator[None]:
-    """Within this context, delete the `created` files after a failure, and refuse existing files.
-
-    Raises:
-        ForkRefused: A file exists already, instead of `FileExistsError`.
-    """
-    try:
-        yield
-    except BaseException as error:
-        for path in created:
-            with contextlib.suppress(OSError):
-                remove(path)
-        if isinstance(error, FileExistsError):
-            raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
-        raise
-
-
-_PIECE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class StagedTranscript:
-    """A session's log where its agent finds it for a fork, and the files made for that."""
-
-    path: Path
-    created: tuple[Path, ...] = ()
-
-    def undo(self) -> None:
-        """Delete the files in `created`, because the fork was not started."""
-        for path in self.created:
-            remove(path)
-
-
-def stage_transcript(source: Path, session_id: str, folder: Path) -> StagedTranscript:
-    """Copy a session's log `source`, and the folder beside it with the same name, into `folder`.
-
-    Raises:
-        NotFound: The source is gone.
-        ForkRefused: Another file of that name exists.
-    """
-    if not source.is_file():
-        raise NotFound(f"The session's log is gone: {source}", "The agent may have deleted it.")
-    target = folder / f"{session_id}{source.suffix}"
-    if target.exists() and target.samefile(source):
-        return StagedTranscript(target)
-    private_dir(folder)
-    created: list[Path] = []
-    with _undone_on_failure(created):
-        copy_folder(source.with_suffix(""), target.with_suffix(""), created)
-        if copy_file(source, target):
-            created.append(target)
-    return StagedTranscript(target, tuple(created))
-
-
-def remove_copy(path: Path, session_id: str) -> None:
-    """Delete a copy of a session: its log first, then the files beside it, and its folder if that is empty."""
-    sweep_beside(path)
-    remove(path)
-    for folder in (path.with_suffix(""), path.parent):
-        if folder.name == session_id and not folder.is_symlink():
-            remove(folder)
-    with contextlib.suppress(OSError):
-        path.parent.rmdir()
-
-
-def copy_file(source: Path, target: Path) -> bool:
-    """Copy a file to a new private file. Return False if the target exists with the same content.
-
-    Raises:
-        ForkRefused: Another file exists there.
-    """
-    try:
-        with open_regular(source) as file:
-            size = os.fstat(file.fileno()).st_size  # the agent may be writing on: what was there is copied
-            write_new(target, _pieces(file, size))
-    except FileExistsError:
-        if not _same_file(source, target):
-            raise ForkRefused(
-                f"Another version of this session is already there: {target}",
-                "Fork into another directory or a new worktree, or fork the session that is there.",
-            ) from None
-        return False
-    return True
-
-
-def second_name(log: Path, target: Path) -> None:
-    """Give a log the second path `target`: as a hard link if possible, else as a copy.
-
-    Raises:
-        ForkRefused: Another file exists there.
-    """
-    try:
-        target.hardlink_to(log)
-    except OSError:
-        copy_file(log, target)
-
-
-def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
-    """Copy the folder `source` to `target`, unless it is a link or missing. Add `target` to `created` if made.
-
-    Raises:
-        OSError: The folder cannot be copied.
-        ForkRefused: Another folder of that name exists.
-    """
-    if source.is_dir() and not source.is_symlink():
-        private_dir(target.parent)
-        if copy_tree(source, target):
-            created.append(target)
-
-
-def copy_tree(source: Path, target: Path) -> bool:
-    """Copy a folder's regular files to the new folder `target`. Return False if it has the same files already."""
-    if os.path.lexists(target):
-        if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
-            raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")
-        return False
-    staging = staging_of(target)
-    try:
-        staging.mkdir(mode=0o700)
-        for path in _regular_files(source):
-            into = staging / path.relative_to(source)
-            private_dir(into.parent)
-            copy_file(path, into)
-        staging.rename(target)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-            raise ForkRefused(f"Another process made this folder: {target}", "Try again.") from error
-        raise
-    finally:
-        remove(staging)
-    return True
-
-
-def is_part_of(one: Path, other: Path) -> bool:
-    """Return True if the folder `other` has every regular file of the folder `one`, with the same content."""
-    return all(_same_file(path, other / path.relative_to(one)) for path in _regular_files(one))
-
-
-def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
-    while size > 0 and (piece := file.read(min(size, _PIECE))):
-        size -= len(piece)
-        yield piece
-
-
-def _regular_files(folder: Path) -> list[Path]:
-    paths = (Path(root, name) for root, _, names in os.walk(folder, followlinks=False) for name in sorted(names))
-    return [path for path in paths if not path.is_symlink() and path.is_file()]
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    if not other.is_file() or (size := one.stat().st_size) != other.stat().st_size:
-        return False
-    with open_regular(one) as a, open_regular(other) as b:
-        return all(piece == b.read(len(piece)) for piece in _pieces(a, size))
-
-
-def _same_tree(one: Path, other: Path) -> bool:
-    return len(_regular_files(one)) == len(_regular_files(other)) and is_part_of(one, other)

@@ -1,4 +1,4 @@
-"""An agent's names and its own folder: the part of its description that its facets use."""
+"""An agent's names and its own folder, and the base of facets that use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Home(NamedTuple):
 
     * `logs` are the folders of logs inside the agent's folder.
     * `beside` are variables that name other folders and files of the agent.
-    * `runtime` is one of these variables. If it is set, the folder that it names contains `logs`.
+    * `runtime` is one of `beside`. If it is set, it names the folder that contains `logs`.
     * `inside` is the path from the folder that `variable` names to the agent's own folder.
     """
 
@@ -42,7 +42,7 @@ class Home(NamedTuple):
         return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
-        """Return the agent's own folder, which need not exist: as chosen by `used`, else the first of `folders`."""
+        """Return the agent's own folder, which may not exist: as set by the context `used`, else the first one."""
         return _USED.get().get(self) or self._first()
 
     def folders(self) -> tuple[Path, ...]:

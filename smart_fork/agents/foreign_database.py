@@ -1,4 +1,4 @@
-"""Reading another program's SQLite database without writing in or beside it, and deleting rows of it."""
+"""Another program's SQLite database: reading it without any write, and deleting rows so that no byte remains."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -
 def _as_it_is(path: Path) -> apsw.Connection | None:
     """Open the database in place for reading; return `None` if SQLite would have to make a file beside it."""
     if not _size(f"{path}-wal"):
-        if not _has_wal(path):  # with a rollback journal no file is made; where it is locked it is read as it is
+        with path.open("rb") as file:
+            has_wal = file.read(_AT + len(_WAL))[_AT:] == _WAL
+        if not has_wal:  # with a rollback journal no file is made; where it is locked it is read as it is
             with suppress(apsw.Error):
                 return _begun(path, "")
         return _begun(path, "immutable=1")  # without anything to replay nobody writes
@@ -142,11 +144,6 @@ def _begun(path: Path, how: str) -> apsw.Connection:
         db.close()
         raise
     return db
-
-
-def _has_wal(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(_AT + len(_WAL))[_AT:] == _WAL
 
 
 def _size(path: str) -> int:

@@ -116,7 +116,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return with_tables(path, _NEEDED_COLUMNS, "a Goose database")
 
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """Yield the id, size and last change of each session, with its last message's id added to the seconds."""
+        """Yield the id, size and last change of each session. The last message's id is used as the nanoseconds."""
         for identity, changed, messages, last in db.execute(_STAMPS, (key,)):
             name = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else ""
             if self.keys.fullmatch(name):
@@ -130,7 +130,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in self.records(path))
 
     def records(self, path: Path, most: int = -1) -> Iterator[Record]:
-        """Yield the records of a session, with at most `most` messages; of several with one id, the first keeps it.
+        """Yield a session's records, with at most `most` messages. A repeated message id becomes `None`.
 
         Raises:
             OSError: The database cannot be read, or does not have the session.

@@ -13,11 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
+from indexer.safe_files import open_regular
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult, is_name, regular_file, regular_files
 from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import Session
+from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import ReadSource
+from smart_fork.agents.codec import Header, ReadCodec, Record
 
 if TYPE_CHECKING:
     import apsw
@@ -38,11 +40,11 @@ class OwnLogs(AgentAdapter):
         self.variable, self.places = self.own.variable, self.own.places
 
     def homes(self) -> tuple[Path, ...]:
-        return self.own.of_logs() if self.own.runtime else self.own.folders()
+        return self.own.of_logs()
 
 
 class LogAdapter(OwnLogs):
-    """An adapter for logs with one record on each line. It imports modules for reading when it reads a log."""
+    """An adapter for logs with one record on each line. Its `fold` (reader) is imported when a log is read."""
 
     #: The class that reads a log, as "module:name" below this package.
     fold: ClassVar[str]
@@ -54,7 +56,7 @@ class LogAdapter(OwnLogs):
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if a file at `location`, by its name, is no log but a sync program's copy of one.
+        """Return True if a file at `location` is, judged by its name, a duplicate of a log made by a sync program.
 
         Older versions of smart-fork indexed such files.
         """
@@ -92,7 +94,7 @@ class TreeAdapter(LogAdapter):
         return partial(super().tree, twins=self.twins)
 
     def slug(self, directory: str) -> str:
-        """Return the name of the project folder for a working directory; empty if folders are named otherwise."""
+        """Return the name of the project folder for a working directory; empty if it depends on something else."""
         return ""
 
     @abstractmethod
@@ -140,7 +142,7 @@ class TreeAdapter(LogAdapter):
         return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the project folders in `folder` that may have another log of a session in the project `own`."""
+        """Return the names of folders in `folder` that may contain further logs of sessions of the project `own`."""
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else ()  # noqa: PTH112, PTH208 - as text
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
@@ -158,20 +160,41 @@ class TreeAdapter(LogAdapter):
                     yield file
 
 
-class ReadAdapter(TreeAdapter, ReadSource):
+#: The limit of a file beside a log, in bytes.
+_MAX_FILE_BYTES = 1 << 20
+
+
+class ReadAdapter(TreeAdapter):
     """An adapter for logs at ``<home>/<logs>/…/<session-id>.jsonl`` of an agent that smart-fork only reads."""
+
+    codec: ClassVar[ReadCodec]
+    fold = "read_only_reader:ReadTree"
 
     @property
     def tree(self) -> Callable[..., Any]:
-        from smart_fork.agents.read_only_reader import ReadTree
-
-        return partial(ReadTree, self)
+        return partial(super(TreeAdapter, self).tree, self)
 
     def is_session(self, location: str, projects: str) -> bool:
         return True
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         return newest_first(file for file in self.discover() if self.id_of(file.path) == session_id)
+
+    def beside(self, path: Path) -> Header:
+        """Return the facts about the session in `path` that files beside the log state."""
+        return Header()
+
+    def stated(self, path: Path) -> Record:
+        """Return the JSON object in the small file `path`; empty if there is none."""
+        try:
+            with open_regular(path) as file:
+                return dict_in(json_in(file.read(_MAX_FILE_BYTES)))
+        except OSError:
+            return {}
+
+    def guessed(self, path: Path) -> str:
+        """Return the directory that the folder of the log `path` is named after; empty if the log states it itself."""
+        return ""
 
 
 class SessionStamp(NamedTuple):

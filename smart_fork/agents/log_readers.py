@@ -15,7 +15,7 @@ OWN = Agents(*(agent.reader for agent in AGENTS))
 
 
 class Readers(Agents):
-    """The adapters of all agents, also for sessions that repositories keep, if some are listed on this machine."""
+    """The adapters of all agents. They also read sessions in repositories, if any are listed on this machine."""
 
     def __init__(self, *own: AgentAdapter) -> None:
         super().__init__(*own)
@@ -34,14 +34,14 @@ class Readers(Agents):
         return is_new
 
     def logs_of(self, agent: str, session_id: str) -> list[Path]:
-        """Return a session's logs, in the order of `longest_first`."""
-        return self.longest_first(self[agent], session_id, self[agent].locate(session_id))
+        """Return a session's logs, in the order of `latest_first`."""
+        return self.latest_first(self[agent], session_id, self[agent].locate(session_id))
 
     def original_of(self, agent: str, session_id: str) -> Path | None:
-        """Return the log with the longest history among a session's logs; `None` if the session has no log."""
+        """Return the log with the latest message among a session's logs; `None` if the session has no log."""
         return next(iter(self.logs_of(agent, session_id)), None)
 
-    def longest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
+    def latest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
         """Return a session's logs (`paths`, newest files first) by the time of their last message, latest first.
 
         Of two logs with the same time, an original comes before a copy.

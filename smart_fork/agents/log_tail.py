@@ -31,7 +31,7 @@ _STATUS = re.compile(r"<status>(\w+)</status>")
 
 @value
 class TokenUse(Value):
-    """The tokens of one answer of the model; `input` are those sent that were not in the prompt cache.
+    """The tokens of one answer of the model. `input` counts the sent tokens outside the prompt cache.
 
     The tokens read from the cache, or written to it, are `None` if the log does not tell them.
     """
@@ -57,7 +57,11 @@ class TokenUse(Value):
 
 @dataclass(frozen=True, slots=True)
 class RecordSign:
-    """The state of a session's agent that one record of its log shows. Most records show none."""
+    """The state of a session's agent that one record of its log shows: "working", "idle", or empty for most records.
+
+    `tokens` is the size of the context. `problem` is the reason why the agent stopped. With `settling` it is idle only
+    if no record follows soon.
+    """
 
     status: Status = ""
     tokens: int = 0
@@ -131,18 +135,10 @@ class BackgroundTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
-    """The state of a session's agent: "working", "idle", or empty if the log does not tell.
+class Activity(RecordSign):
+    """The state of a session's agent at the end of its log. `at` is the time of the last record."""
 
-    `problem` is the reason why the agent stopped. With `settling` it is idle only if no record follows soon. `at` is
-    the time of the last record, `tokens` the size of the context at that time.
-    """
-
-    status: Status = ""
     at: str | None = None
-    tokens: int = 0
-    problem: str = ""
-    settling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +149,7 @@ class Tail:
     * `sign` returns the state that a record shows; its time is its ``timestamp``.
     * `steps` returns the background tasks that start or end with a record, given the calls without a result so far.
     * `answers` returns the token counts in records.
-    * `is_prompt` returns True for a record with the system prompt, which forks then keep.
+    * `is_prompt` returns True for a record with the system prompt: a fork of a log that has one keeps the prompt.
     * `window` returns the context window that the newest logs state.
     """
 
@@ -166,14 +162,14 @@ class Tail:
     window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
-        """Return the number of tokens that the model wrote in these records, without those that name another `log`."""
+        """Return how many tokens the model wrote in these records, except in records of another session than `log`."""
         written: dict[str, int] = {}
         for one in self.answers(records):
             written[one.key] = max(written.get(one.key, 0), one.use.output if one.of in (log or one.of) else 0)
         return sum(written.values())
 
     def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the records of a log since a time. Records that a fork copied from its parent are mostly older."""
+        """Yield a log's records since a time. Since a fork's start, these are mostly its own records, not copies."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
     def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:
@@ -230,7 +226,7 @@ class Tail:
 
 
 def notified(text: str) -> Steps:
-    """Yield the end of each background task that a message, in tags, reports as ended.
+    """Yield an end for each background task that a ``<task-notification>`` in a message reports as ended.
 
     A monitor's report has no status, so its task continues.
     """

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass, replace
 from inspect import Parameter
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from indexer.lazy import dataclass
 
@@ -20,9 +20,9 @@ class FieldInput:
     """The texts and types of a request's field. `help` is for people, `described` for models, `types` are accepted.
 
     A field without `described` is not accepted in JSON, and one without `help` not on the command line. `key` and
-    `flags` come from the field's name, unless they are set; with the flag ``--no-…`` alone, a true field becomes
-    false. `choices` are all accepted values; `read` is the type that the command line reads instead of `types`. An
-    `argument` needs no flag. A tool needs a `required` field, whatever the field's default.
+    `flags` default to the field's name. If the only flag is ``--no-…``, it sets the field to False. `choices` are all
+    accepted values. `read` is the type that the command line reads instead of `types`. An `argument` needs no flag. A
+    tool needs a `required` field, whatever the field's default.
     """
 
     key: str = ""
@@ -54,8 +54,6 @@ class FieldInput:
 
 
 _JSON: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
-#: The places for workers that are not started from a person's terminal.
-PLACES = ("tmux", "process", "iterm2", "claude")
 AnyPlace = Literal["tmux", "process", "iterm2", "claude", "here"]
 
 
@@ -66,11 +64,14 @@ def said(*types: Any, default: Any = None, **how: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of any worker (an agent that smart-fork starts). `worktree` is a name or True; `None`: not given.
+    """The options of any worker (an agent that smart-fork starts). `worktree` is a name, or True; `None` if not given.
 
     With `with_changes`, the worker's worktree contains the directory's uncommitted changes. With `brief`, a summary of
     changes comes before a fork's prompt. With `unmasked`, secrets in a handed-over session are not masked.
     """
+
+    #: The places for workers that are not started from a person's terminal.
+    PLACES: ClassVar = ("tmux", "process", "iterm2", "claude")
 
     prompt: str | None = said(described="Its prompt. It knows nothing else, unless it forks or resumes.")
     worktree: bool | str | None = said(
@@ -134,8 +135,8 @@ def takes(
 ) -> Callable[[_Handler], _Handler]:
     """Return a decorator that says which fields of its requests a command or tool shows, and in which `order`.
 
-    `without` names fields to leave out; `only` names the only fields to show. `other` describes fields for this
-    command.
+    `without` names fields to leave out; `only` names the only fields to show. `other` has this command's own
+    descriptions of fields, by name.
     """
 
     def decorate(handler: _Handler) -> _Handler:
@@ -151,7 +152,7 @@ Made = Callable[[Field[Any], FieldInput, Mapping[str, Any]], Iterable[Parameter]
 
 
 def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
-    """Return a handler's parameters, with a request replaced by parameters for its fields; and the requests by name.
+    """Return a handler's parameters, with one for each field instead of each request; and the requests by name.
 
     `made` makes a field's parameters, given the handler's own descriptions. If two requests have the same field, the
     parameter fills the first request's field.

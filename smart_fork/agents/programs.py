@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,8 +16,7 @@ from indexer import state
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login_shell import login_path
-from smart_fork.agents.settings import Login, LoginState
+from smart_fork.agents.login import PROFILE_VARIABLES, Login, LoginShell, LoginState
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.processes import Processes
 
@@ -76,7 +76,7 @@ class Program:
             wanted = wanted.replace("~", home, 1)
         paths = (env.get("PATH", os.defpath), os.pathsep.join(cls.usual_folders(home)))
         found = next(filter(None, (shutil.which(wanted, path=_absolute(path)) for path in paths)), None)
-        found = found or shutil.which(wanted, path=_absolute(login_path(env)))
+        found = found or shutil.which(wanted, path=_absolute(_shell_path(env)))
         if found is None or not os.path.isabs(found):  # noqa: PTH117
             raise ProgramMissing(f"{wanted} was not found", _install(agent))
         return found
@@ -96,7 +96,7 @@ class Program:
         path, folder = env.get("PATH", os.defpath), os.path.dirname(program)  # noqa: PTH120 - a string
         if not folder or folder in path.split(os.pathsep):
             return {}
-        return {"PATH": os.pathsep.join(filter(None, (folder, login_path(env) or path)))}
+        return {"PATH": os.pathsep.join(filter(None, (folder, _shell_path(env) or path)))}
 
     @classmethod
     def is_found(cls, agent: AgentName) -> bool:
@@ -109,7 +109,7 @@ class Program:
 
     @classmethod
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-        """Return the facts about an agent's program, even if it is missing. Each version is run only once."""
+        """Return an agent's program, even if it is missing or cannot fork. It is run once for each version."""
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
@@ -180,7 +180,7 @@ class Program:
                 state.keep(_KEPT, [*kept, *new][-_MAX_KEPT:])
 
     @staticmethod
-    def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
+    def login_state(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
         """Return the login state that an agent would have with `env`, if needed by asking its `program`.
 
         Without a status command the state is unknown. An old program would take the status command for a prompt, so the
@@ -199,6 +199,16 @@ class Program:
         except (SmartForkError, OSError):
             return LoginState(None)
         return LoginState(login.answered(said))
+
+
+def _shell_path(env: Mapping[str, str]) -> str:
+    """Return the PATH of the user's login shell; empty if it does not answer, or if a shell started this program."""
+    return "" if "SHLVL" in env else _path_in(tuple((name, env[name]) for name in PROFILE_VARIABLES if name in env))
+
+
+@lru_cache(maxsize=4)  # a profile may take a second
+def _path_in(env: tuple[tuple[str, str], ...]) -> str:
+    return LoginShell(dict(env)).values(["PATH"], Processes()).get("PATH", "")
 
 
 def _absolute(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The reader for agents that smart-fork only reads: it builds a session from headers and items of records."""
+"""The log reader of agents that smart-fork only reads: builds a session from the headers and items of a `ReadCodec`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Header, ReadCodec, ReadSource, Record
+from smart_fork.agents.codec import Header, ReadCodec, Record
+from smart_fork.agents.log_adapters import ReadAdapter
 from smart_fork.agents.record_reader import Kept
 from smart_fork.agents.tree import FolderlessTree
 
@@ -32,7 +33,7 @@ class ReadTree(FolderlessTree):
     codec: ReadCodec
     session_logs = AGENTS.session_logs
 
-    def __init__(self, adapter: ReadSource, path: Path, kept: Kept, *, keep_raw: bool) -> None:
+    def __init__(self, adapter: ReadAdapter, path: Path, kept: Kept, *, keep_raw: bool) -> None:
         self.adapter, self.codec, self.agent = adapter, adapter.codec, adapter.name
         super().__init__(path, kept, keep_raw=keep_raw)
 
@@ -59,7 +60,7 @@ class ReadTree(FolderlessTree):
         return (utc(header.moment), bool(header.role)) if header else ("", False)
 
     def note_title(self, record: Record) -> None:
-        self._note(_header(record))
+        self._note(record[_HEADER])
 
     def _note(self, header: Header) -> None:
         facts = self.facts
@@ -74,7 +75,8 @@ class ReadTree(FolderlessTree):
             self.note_model(header.model)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        header, facts = _header(record), self.facts
+        header: Header = record[_HEADER]
+        facts = self.facts
         if header.compacts:
             self.note_compaction()
         if header.interrupts:
@@ -117,10 +119,10 @@ class ReadTree(FolderlessTree):
         return self.own_id() if found.startswith(_NUMBERED) else found
 
     def given_name(self) -> str:
-        return self._title() if self.facts.get("named") else ""
+        return self.own_name(()) if self.facts.get("named") else ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        return self._title()
+        return str(self.facts.get("title", ""))
 
     def origin(self) -> Origin:
         found: Origin = self.facts.get("origin", "person")
@@ -132,14 +134,11 @@ class ReadTree(FolderlessTree):
     def own_id(self) -> str:
         return self.adapter.id_of(self.path)
 
-    def _title(self) -> str:
-        return str(self.facts.get("title", ""))
-
 
 def read_records(
-    adapter: ReadSource, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
+    adapter: ReadAdapter, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
-    """Read a session from `records` that are not lines of a file. `after` is the checkpoint for the result."""
+    """Read a session from `records` that are not lines of a file. `after` is the checkpoint to return."""
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     for number, record in enumerate(records, 1):
         if isinstance(record, dict):
@@ -147,8 +146,3 @@ def read_records(
     session, skipped = fold.session()
     known, unknown = fold.counts()
     return ReadResult(session, skipped, after, (), after.offset, records=known, unknown=unknown)
-
-
-def _header(record: Record) -> Header:
-    header: Header = record[_HEADER]
-    return header

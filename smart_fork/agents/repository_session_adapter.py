@@ -24,8 +24,8 @@ from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
-from smart_fork.agents.repository_session_sources import StoredSession, is_history, said_in, transcript
+from smart_fork.agents.portable_records import HomePlace, TargetSession
+from smart_fork.agents.repository_session_sources import StoredSession, said_in, transcript
 from smart_fork.agents.repository_sessions import HISTORIES, RepositorySessions, find, in_clone, is_within
 from smart_fork.errors import SmartForkError
 
@@ -157,7 +157,7 @@ class RepositorySessionAdapter(AgentAdapter):
             yield here
 
     def _written(self, folder: Path, known: RepositorySessions, one: StoredSession) -> Path:
-        if is_history(one):
+        if one.is_history:
             path = self._placed(folder / "here", one)
             with path.open("wb") as file:
                 file.writelines(orjson.dumps(record) + b"\n" for record in _records(known, one))
@@ -175,7 +175,7 @@ class RepositorySessionAdapter(AgentAdapter):
         return here
 
     def _placed(self, folder: Path, one: StoredSession) -> Path:
-        """Return a path in the new folder `folder` with the file name that the agent requires."""
+        """Make `folder`, and return a path in it with the file name that the agent requires for the session."""
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"

@@ -22,7 +22,7 @@ from indexer.safe_files import open_regular
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_in, list_in, seconds_in, text_in
-from smart_fork.agents.record_conversion import Utterance
+from smart_fork.agents.portable_records import Utterance
 from smart_fork.display_text import printable
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
@@ -55,7 +55,7 @@ _ENVIRONMENT = {
 
 
 class StoredSession(NamedTuple):
-    """A session in a repository: `parts` are the git objects with its transcript, `facts` that of its metadata.
+    """A session in a repository. `parts` are ids of git objects with its transcript, `facts` the id of its metadata.
 
     For a Markdown history, `parts` has the file's name, and `facts` its version. `at` is the time of its checkpoint
     (saved state) in nanoseconds. The author and the title are untrusted text.
@@ -70,6 +70,11 @@ class StoredSession(NamedTuple):
     size: int
     facts: str
     parts: tuple[str, ...]
+
+    @property
+    def is_history(self) -> bool:
+        """True if the session is a Markdown history, which its agent cannot load."""
+        return self.facts.startswith(_FACTS)
 
 
 # What git is asked for.
@@ -311,7 +316,7 @@ def plain_text(text: str, most: int) -> str:
 
 
 def time_of(said: object) -> int:
-    """Return a time in nanoseconds since the epoch; 0 if `said` is none.
+    """Return a time in nanoseconds since the epoch; 0 if `said` is not a time.
 
     A future time becomes the present, or its session would always be the newest.
     """
@@ -352,11 +357,6 @@ class _Message(NamedTuple):
     lines: list[str]
 
 
-def is_history(one: StoredSession) -> bool:
-    """Return True if a stored session is a Markdown history."""
-    return one.facts.startswith(_FACTS)
-
-
 def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
     """Yield name, time, size and inode of the Markdown histories in a folder: the newest, if there are very many."""
     try:
@@ -373,7 +373,7 @@ def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
 
 def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, StoredSession]:
     """Return the sessions in a folder's Markdown histories by session id. Unchanged files are taken from `before`."""
-    known = {(one.parts[0], one.facts): one for one in before.values() if is_history(one)}
+    known = {(one.parts[0], one.facts): one for one in before.values() if one.is_history}
     found: dict[str, StoredSession] = {}
     for name, *stamp in stamps(folder):
         facts = f"{_FACTS}{' '.join(map(str, stamp))}"
@@ -409,12 +409,8 @@ def _stored(folder: str, name: str, facts: str, size: int) -> StoredSession | No
     session_id = head[2] if head and is_session_id(head[2]) else str(uuid5(NAMESPACE_URL, f"{author}/{name}"))
     at = max((time_of(one.moment) for one in said), default=0) or time_of(_moment(name.replace("_", " ", 1)))
     title = plain_text(asked.partition("\n")[0], _TITLE_CHARACTERS)
-    return StoredSession(_agent(head[1] if head else ""), session_id, author, title, "", at, size, facts, (name,))
-
-
-def _agent(said: str) -> AgentName:
-    """Return the agent that a history names; Cursor if it names none, since the first versions knew only Cursor."""
-    return agent_named(said) or "cursor" if said else "cursor"
+    agent = agent_named(head[1]) if head else None  # the first versions knew only Cursor, and did not name it
+    return StoredSession(agent or "cursor", session_id, author, title, "", at, size, facts, (name,))
 
 
 def _utterances(text: str) -> list[Utterance]:
@@ -429,7 +425,7 @@ def _utterances(text: str) -> list[Utterance]:
 def _messages(text: str) -> Iterator[_Message]:
     """Yield the messages in a Markdown history. A heading inside a code block is ignored.
 
-    But if a separator is before the heading and a time in it, the block was never closed, and the heading counts.
+    Exception: a heading with a time, after a separator, always counts, since then the block was never closed.
     """
     message, fence, before = None, "", ""
     for line in text.split("\n"):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
 #: Limits: bytes of the file of packed refs, and entries of a folder.
 _MAX_REFS, _MAX_NAMES = 64 << 20, 1_100
-#: The folder of SpecStory's histories, and the suffix of their names.
-HISTORIES, _MARKDOWN = ".specstory/history", ".md"
+#: The folder of SpecStory's histories.
+HISTORIES = ".specstory/history"
 
 
 class RepositorySessions(NamedTuple):
@@ -109,7 +109,7 @@ def author_of(location: str) -> str:
 def is_history(location: str) -> bool:
     """Return True if the session at `location` is a Markdown history, which its agent cannot load."""
     found = find(location)
-    return found is not None and found[1].parts[0].endswith(_MARKDOWN)
+    return found is not None and found[1].is_history
 
 
 def in_clone(session: Session, location: str) -> Session:
@@ -186,7 +186,7 @@ def _save(known: RepositorySessions) -> None:
 
 def _list(common: str, top: str, before: RepositorySessions | None) -> RepositorySessions | None:
     """List a repository's sessions and save the list; return `None` if it has no sessions."""
-    from smart_fork.agents.repository_session_sources import is_history, listed, refs_of, sessions_in
+    from smart_fork.agents.repository_session_sources import listed, refs_of, sessions_in
 
     stamp = _stamp(common, top)
     refs, sessions = refs_of(common), before.sessions if before else {}
@@ -194,7 +194,7 @@ def _list(common: str, top: str, before: RepositorySessions | None) -> Repositor
     histories = listed(f"{top}/{HISTORIES}", sessions)
     if before is None or before.refs != digest:
         sessions = sessions_in(common, refs) if refs else {}
-    sessions = histories | {name: one for name, one in sessions.items() if not is_history(one)}
+    sessions = histories | {name: one for name, one in sessions.items() if not one.is_history}
     if not (refs or histories):
         _file(common).unlink(missing_ok=True)
         return None

@@ -118,7 +118,7 @@ class Screen:
         return not typing and any(self.keys.search(line) for line in below)
 
     def _above(self, lines: list[str], first: int) -> int:
-        """Return the number of the first line of the question that has its options from line `first` on."""
+        """Return the number of a question's first line. The question's options begin at line `first`."""
         for i in range(first - 1, max(-1, first - 1 - _MAX_LINES_ABOVE), -1):
             if self.above.match(lines[i]):
                 return i + 1

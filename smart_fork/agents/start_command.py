@@ -157,8 +157,8 @@ _BEGUN = late(r"(?m)^backgrounded · (\w+)")
 class BackgroundSession(NamedTuple):
     """A background session as its agent lists it.
 
-    `runs` is True while it has a process: not yet directly after the start. `over` is True if it has ended. `asks` is
-    what it waits for, such as a permission; empty if it waits for nothing.
+    `runs` is True while it has a process, which it lacks for a moment after the start. `over` is True if it has ended.
+    `asks` is the thing that it waits for, such as a permission, or empty.
     """
 
     session_id: str

@@ -63,7 +63,7 @@ class Chain:
         return ends
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
-        """Add a link: a record that is no turn but connects two. Links in a row all name the record before the row."""
+        """Add a link (no turn, but it connects two). In a row of links, each gets the parent of the first."""
         self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
         if self._links.setdefault(identity, end) and end not in self._turns:
@@ -97,7 +97,7 @@ class Chain:
             yield from reversed(waiting.values())
 
     def beginning(self) -> Turn | None:
-        """Return the first turn; `None` without turns, or if its parent was not added."""
+        """Return the first turn; `None` if there is none, or if the record before it is missing."""
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
@@ -215,7 +215,7 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """Return a copy's first record with its family's first id in a further field, unless that is the record's own."""
+    """Return a copy's first record with `root`, its family's first id, in the field `ROOT`, unless that is its id."""
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
@@ -258,7 +258,7 @@ class Tree(LineFold):
         return utc(record.get("timestamp")), not self.is_name(record)
 
     def is_name(self, record: Record) -> bool:
-        """Return True if a record only names the session or its original, so that it is no activity."""
+        """Return True if a record only states the session's name or parent, and so is no activity."""
         return False
 
     def is_aside(self, record: Record) -> bool:
@@ -334,7 +334,7 @@ class Tree(LineFold):
             self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
-        """Note the family's first id, if the first turn has it (see `rooted`), or if it is smart-fork's note."""
+        """Note the family's first id if the log's first turn has it (see `rooted`), or if the turn is smart-fork's."""
         if isinstance(root := record.get(ROOT), str) and root:
             self.facts["root"] = [turn.id, root]
         elif not turn.text and _ASIDE in line.source:
@@ -402,7 +402,7 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns the agent loads: none before a missing record, and none that only other logs have."""
+        """Return which turns the agent loads: none before a missing record, and none from the session's other logs."""
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
         found = Resumed(gap, "gap") if gap > compacted.start else compacted
@@ -423,7 +423,7 @@ class Tree(LineFold):
         return any(turn.id == self.facts.get("interrupted") for turn in after)
 
     def is_copy(self) -> bool:
-        """Return True if the log's first directory belongs to another folder, or its id is not the file's name.
+        """Return True if the log is in the folder of another directory than its first, or named after another session.
 
         Agents keep writing where a session began, even if its directory changes. Forks state their own directory in all
         copied records.

@@ -71,7 +71,7 @@ def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> lis
 
 
 class TreeCopy(Copy):
-    """A copy of records as one chain: each names the one before as its parent. Else only ids and directories change.
+    """A copy with its records in one chain of parents. Apart from that, only ids and directories change.
 
     Records that a caller chose one by one keep their parents. Records without an id get no parent.
     """
@@ -98,7 +98,7 @@ class TreeCopy(Copy):
             yield respelled(spelled, record)
 
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield the records outside the chain that belong to kept turns with unshortened tool results."""
+        """Yield the records outside the chain (see `beside`) of kept turns that are not shortened."""
         whole = sorted(excerpt.kept - excerpt.shortened)
         made = self.beside([self._source.turns[number] for number in whole])
         for line in LineReader(self._source.source_path) if made else ():
@@ -131,7 +131,7 @@ class TreeCopy(Copy):
 
     @staticmethod
     def is_link(record: Record) -> bool:  # noqa: ARG004 - an agent's own looks at it
-        """Return True if a record between two messages changes what is sent to the model."""
+        """Return True if a record is no message, but changes the request to the model."""
         return False
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:

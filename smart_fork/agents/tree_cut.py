@@ -6,27 +6,22 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from indexer.safe_files import open_regular
 from indexer.transcripts.model import GivenBack, Item, Role
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cuts.cutter import (
-    Cutter,
-    Edits,
-    RawLine,
-    SeenLine,
-    first_record,
-    load_lines,
-    names_one_of,
-    rewritten,
-    turn_of,
-)
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts import cutter
+from smart_fork.agents.cuts.cutter import Cutter, Edits, RawLine
+from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}
+#: A file name that is its session's id.
+_SESSION_ID = re.compile(r"[A-Za-z0-9-]{8,}")
 #: A name from a log that cannot lead out of a folder.
 PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -49,6 +44,18 @@ class RecordFacts(NamedTuple):
     repeats: tuple[str, ...] = ()
 
 
+class SeenLine(NamedTuple):
+    """A line's turn, the id of its session, and the texts that connect lines which repeat others.
+
+    `said` is the line's text; `None` if no line repeats it. `repeats` is the text of another line that it repeats.
+    """
+
+    turn: TranscriptTurn
+    session_id: str
+    said: str | None
+    repeats: str
+
+
 class TreeCutter(Cutter):
     """Loads logs for cuts (removals of turns), for agents whose records name the record before."""
 
@@ -61,7 +68,20 @@ class TreeCutter(Cutter):
 
     def load(self, path: Path, composer: str = "") -> Transcript:
         """Load the log at `path` with a new cutter, so that facts noted about one log are not used for another."""
-        return load_lines(self.tool, path, type(self)(self.of).seen)
+        turns, heads, copies, first_id = list[TranscriptTurn](), dict[str, str](), dict[str, str](), ""
+        see = type(self)(self.of).seen
+        file, stamp = cutter.opened(path)
+        with file:
+            for line in cutter.raw_lines(file, path):
+                turn, session_id, said, repeats = see(line)
+                first_id = first_id or session_id
+                turns.append(turn)
+                if said is not None:
+                    heads[turn.id] = cutter.head(said)
+                elif repeats:
+                    copies[turn.id] = cutter.head(repeats)
+        session_id = path.stem if _SESSION_ID.fullmatch(path.stem) else first_id or path.stem
+        return Transcript(self.tool, path, session_id, cutter.with_sources(turns, heads, copies), stamp=stamp)
 
     def others(self, path: Path) -> list[Path]:
         """Return logs of the same session in other folders."""
@@ -69,13 +89,27 @@ class TreeCutter(Cutter):
 
     def detect(self, path: Path) -> bool:
         """Return True if the first non-empty line of the file is a record of this agent."""
-        return path.suffix.lower() == ".jsonl" and self.begins(first_record(path))
+        return path.suffix.lower() == ".jsonl" and self.begins(cutter.first_record(path))
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        return relinked(turns, gone, self.links)
+        """Return new bytes for kept lines that name a removed record: they name the nearest kept record before it.
+
+        Otherwise an agent that follows the parents from the last record would lose everything before the removed one.
+        """
+        tree, edits = _Tree(turns, gone), {}
+        for position, turn in enumerate(turns):
+            if turn.id not in gone and any(name in tree.cut for name in turn.links):
+                link = partial(_link, tree=tree, position=position, links=self.links)
+                edits[position] = cutter.rewritten(turn.raw, link)
+        return edits
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        return names_one_of(path, keys, self.identity)
+        """Return True if a record has one of `keys`. The bytes are searched without decoding JSON."""
+        named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % self.identity.encode())
+        with suppress(OSError), open_regular(path) as file:
+            found = (one[1] for piece in cutter.overlapping(cutter.pieces(file.read)) for one in named.finditer(piece))
+            return any(one.decode("utf-8", "replace") in keys for one in found)
+        return False
 
     @abstractmethod
     def begins(self, record: Record) -> bool:
@@ -128,7 +162,7 @@ class TreeCutter(Cutter):
         prompt = role == "user" and not results and bool(said.strip()) and self.is_typed(record)
         ids = (one.get(self.identity) for one in line.objects if one is not record)
         named = [one[name] for one in line.objects for name in self.links if isinstance(one.get(name), str)]
-        return turn_of(
+        return cutter.turn_of(
             identity or f"line-{line.number}",
             role,
             said,
@@ -145,25 +179,11 @@ class TreeCutter(Cutter):
         )
 
 
-def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
-    """Return new bytes, by position, for kept lines that name a removed record: they name the nearest kept one.
-
-    Otherwise an agent that follows the parents from the last record would stop at the removed one, and lose everything
-    before.
-    """
-    tree = _Tree(turns, gone)
-    edits = {}
-    for position, turn in enumerate(turns):
-        if turn.id not in gone and any(name in tree.cut for name in turn.links):
-            edits[position] = rewritten(turn.raw, partial(_link, tree=tree, position=position, links=links))
-    return edits
-
-
 class _Tree:
     """The parents of all turns, and the parts of each answer: its calls and their results.
 
     Parallel calls branch the tree, and an agent that follows the parents finds one branch only. If a cut removes that
-    branch, the next record gets a kept part of the answer on another branch as its parent, which else were lost.
+    branch, the next record gets a kept part of the answer on another branch as its parent: no part is lost.
     """
 
     def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:

@@ -138,9 +138,7 @@ def _look_around() -> None:
 
     calling.set(AGENTS.around(os.environ))
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from smart_fork.agents.login_variables import note_variables_of_person
-
-        note_variables_of_person(os.environ)
+        AGENTS.note_login_variables_of_person(os.environ)
 
 
 def main() -> None:

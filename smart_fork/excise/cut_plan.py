@@ -22,7 +22,7 @@ from indexer.transcripts.model import Turn
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import revealed_secrets
-from smart_fork.agents.cuts.model import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field
+from smart_fork.agents.cuts.transcript import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise.answer import Excised
 from smart_fork.forking.family import reached

@@ -24,7 +24,7 @@ from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.model import CutWarning, Transcript
+from smart_fork.agents.cuts.transcript import CutWarning, Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.excise import transcript

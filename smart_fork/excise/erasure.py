@@ -32,7 +32,7 @@ from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import UncutFile

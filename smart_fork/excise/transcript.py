@@ -22,8 +22,7 @@ from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.cutter import feeding, only_prompts_previewed
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_adapters import LogAdapter
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.display_text import quoted
@@ -72,7 +71,7 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
     """Load a transcript in the form that a cut needs: only prompts have a preview text."""
-    with only_prompts_previewed():
+    with Transcript.only_prompts_previewed():
         return (load_numbered if numbered else load_with_tool)(tool, path, composer)
 
 
@@ -84,8 +83,8 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     tool = _tool_of(tool, path)
     own = OWN[tool] if tool in OWN.names and not repository_sessions.is_within(str(path)) else None
     fold = own.begun(path) if isinstance(own, LogAdapter) else None
-    with feeding(fold):
-        session = AGENTS.cutter_of(tool).load(path, composer)
+    cutter = AGENTS.cutter_of(tool)
+    session = cutter.load_and_feed(path, composer, fold)
     if fold is not None:
         fold.finish(turns=True)
         read, _ = fold.session()
@@ -97,7 +96,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     found = [
         next((places[name] for name in (turn.id, *turn.aliases) if name in places), None) for turn in session.turns
     ]
-    numbers = tuple(AGENTS.cutter_of(tool).numbered(session.turns, found))
+    numbers = tuple(cutter.numbered(session.turns, found))
     return replace(session, numbers=numbers, conversation=read)
 
 

@@ -17,7 +17,7 @@ from indexer import kept_logs, state
 from indexer.errors import what_failed
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise import text_search, transcript

@@ -35,7 +35,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
 from smart_fork.excise.answer import CutFile, IndexAfterCut, UncutFile

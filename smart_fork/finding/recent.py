@@ -128,7 +128,7 @@ def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentNa
     places: dict[LogFile, tuple[LogFile, ...]] = {}
     for same in of_name.values():
         reader = adapters[next(iter(same.values())).agent]
-        paths = READERS.longest_first(reader, reader.id_of(next(iter(same))), list(same))
+        paths = READERS.latest_first(reader, reader.id_of(next(iter(same))), list(same))
         places |= dict.fromkeys(same.values(), ()) | {same[paths[0]]: tuple(same[path] for path in paths)}
     return [one for file in files for one in places.get(file, (file,))]
 

@@ -20,7 +20,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.settings import Registration
+from smart_fork.agents.mcp_registration import Registration
 from smart_fork.display_text import minute, quotation
 from smart_fork.finding.candidates import Candidate, Candidates
 from smart_fork.finding.code_authors import sessions_of, writers_of

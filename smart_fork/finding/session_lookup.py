@@ -262,7 +262,7 @@ def _in_logs(wanted: str) -> Iterator[Located]:
             if session_id.lower().startswith(wanted):
                 of_session[session_id].append(file.path)
         for session_id, paths in of_session.items():
-            yield Located(agent.name, session_id, READERS.longest_first(agent, session_id, paths)[0])
+            yield Located(agent.name, session_id, READERS.latest_first(agent, session_id, paths)[0])
 
 
 def _in_index(wanted: str) -> list[Located]:

@@ -25,9 +25,9 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
-from smart_fork.agents.copier import Copy, Excerpt, MergedCopy, NewSession
+from smart_fork.agents.copier import Copy, Excerpt, NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
 from smart_fork.finding import session_lookup
 from smart_fork.finding.session_lookup import Located
@@ -204,10 +204,10 @@ def write_copy(
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine()
     with ExitStack() as stack:
-        copy: Copy | MergedCopy = agent.copy(session, end, becomes)
+        copy = agent.copy(session, end, becomes)
         if excerpt:
             parts = [MergedPart(session, excerpt), *others]
-            copy = MergedCopy(stack.enter_context(distilled(parts, session.agent, becomes)))
+            copy, *copy.following = stack.enter_context(distilled(parts, session.agent, becomes))
         written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
     return SessionCopy(

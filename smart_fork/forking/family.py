@@ -20,7 +20,7 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import FamilyLog, Tie, message_tie
+from smart_fork.agents.ancestry import FamilyLog
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.cutter import Cutter
 from smart_fork.agents.log_readers import OWN, READERS
@@ -43,7 +43,7 @@ class KnownRelations:
     """
 
     forks: dict[str, str] = field(default_factory=dict)
-    shared: set[Tie] = field(default_factory=set)
+    shared: set[tuple[str, str]] = field(default_factory=set)
     agents: dict[str, AgentName] = field(default_factory=dict)
     through: dict[str, str] = field(default_factory=dict)
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRel
     """Collect the relations of all sessions from `workers`, from records of handovers (text for another agent), and
     from the first text of `asked`.
     """
-    found = KnownRelations(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
+    found = KnownRelations(shared={(asked.session_id, FamilyLog.tie(one)) for one in asked.beginnings})
     for one in workers:
         if one.session_id:
             found.agents[one.session_id] = one.agent

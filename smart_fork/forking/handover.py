@@ -21,7 +21,7 @@ from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.record_conversion import HomePlace, Utterance
+from smart_fork.agents.portable_records import HomePlace, Utterance
 from smart_fork.display_text import quotation
 from smart_fork.forking.budget_parts import marker, plain
 from smart_fork.forking.copies import SessionCopy, is_others, write_branch

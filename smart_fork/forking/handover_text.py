@@ -34,7 +34,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, aside, revealed_secrets
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
+from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
 from smart_fork.display_text import quotation
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.results import SECRETS

@@ -162,7 +162,7 @@ def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
     return {
-        session_id: [own[path] for path in READERS.longest_first(READERS[agent], session_id, list(own))]
+        session_id: [own[path] for path in READERS.latest_first(READERS[agent], session_id, list(own))]
         for session_id, own in logs.items()
         for agent in {kin.agent for kin in own.values()}
     }

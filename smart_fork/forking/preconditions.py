@@ -28,10 +28,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
-from smart_fork.agents.login_shell import login_shell, login_shell_values
-from smart_fork.agents.login_variables import noted_variables
 from smart_fork.agents.programs import Program
-from smart_fork.agents.settings import Login
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
@@ -301,7 +298,7 @@ def provisions(
     if place.replaces:  # a person sits there, whom the agent asks itself
         return Provisions()
     login = AGENTS.login_of(agent)
-    wanted = dict.fromkeys((*noted_variables(agent), *login.required()))
+    wanted = dict.fromkeys((*login.noted(), *login.required()))
     missing = [name for name in wanted if not env.get(name)]
     if not missing and login.is_plain(env):
         return Provisions()
@@ -309,18 +306,21 @@ def provisions(
     settled = login.settled()
     missing = [name for name in missing if name not in around and name not in settled]
     # A worker's home is the one that its session was found in: another one would not have it.
-    given = login_shell_values([name for name in missing if name != login.folder], env, processes)
+    shell = login.shell(env)
+    given = shell.values([name for name in missing if name != login.folder], processes)
     missing = [name for name in missing if name not in given]
-    found = Program.standing(login, around | given, program, processes)
+    found = Program.login_state(login, around | given, program, processes)
     whence = "its settings name" if found.lacks else "your environment had"
-    lacks = _lacks(found.lacks or missing, whence, login_shell(env))
+    lacks = _lacks(found.lacks or missing, whence, shell.path)
     if found.logged_in is not False or Setting.CHECK_LOGIN.is_off(env):
         return Provisions(
             given, (f"{AGENTS.title_of(agent)} starts with the login that it finds{lacks}",) if missing else ()
         )
     if sys.platform == "darwin" and not found.lacks:  # its keychain may be open where the worker runs
         return Provisions(given, (f"{AGENTS.title_of(agent)} says that it is not logged in here{lacks}",))
-    raise NotLoggedIn(f"Nothing was started: {AGENTS.title_of(agent)} is not logged in here{lacks}", _step(login))
+    raise NotLoggedIn(
+        f"Nothing was started: {AGENTS.title_of(agent)} is not logged in here{lacks}", _step(login.command)
+    )
 
 
 def _lacks(names: Sequence[str], whence: str, shell: str) -> str:
@@ -339,11 +339,11 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _step(login: Login) -> str:
+def _step(command: str) -> str:
     anyway = f"{Setting.CHECK_LOGIN}=false starts it anyway."
     return advice(
-        f"Log in with `{login.command}`, or set it in the profile that your login shell reads. {anyway}",
-        tool=f"Tell the user: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",
+        f"Log in with `{command}`, or set it in the profile that your login shell reads. {anyway}",
+        tool=f"Tell the user: log in with `{command}`, or set it in the profile of the login shell. {anyway}",
     )
 
 

@@ -18,8 +18,8 @@ from indexer.masking import MARK
 from indexer.masking.rules import SHAPE, Span
 from indexer.masking.secrets import hidden, hidden_in_parts, key_lines, lines_at, spans_of, together
 from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts.model import MAX_DEPTH, is_fixed_field, searchable_texts
-from smart_fork.agents.record_conversion import Converter
+from smart_fork.agents.cuts.transcript import MAX_DEPTH, is_fixed_field, searchable_texts
+from smart_fork.agents.portable_records import Converter
 from smart_fork.errors import Unshareable
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")

@@ -16,7 +16,7 @@ from indexer.errors import joined
 from indexer.log_changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import PLACES
+from smart_fork.agents.options import Options
 from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
 from smart_fork.display_text import one_of, shown
@@ -117,8 +117,8 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
     if choice.fork_index is not None and choice.fork_index < 0:
         raise Usage(f"fork_index must be non-negative, not {choice.fork_index}", "It counts results from 0.")
     check_fork(fork)
-    if place is not None and place not in PLACES:
-        raise Usage(f"run_in must be {one_of(PLACES)}, not {shown(place)}")
+    if place is not None and place not in Options.PLACES:
+        raise Usage(f"run_in must be {one_of(Options.PLACES)}, not {shown(place)}")
     return replace(request, as_agent=fork.as_agent)
 
 

@@ -24,8 +24,7 @@ from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
-from smart_fork.agents.cuts.cutter import Files
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
@@ -402,14 +401,15 @@ class Attempt:
         return []
 
     def _transcript(self, plan: ForkPlan, log: Path, worker: WorkerRecord) -> None:
-        folder = AGENTS.storage_of(plan.agent).folder(plan.cwd) or log.parent
+        storage = AGENTS.storage_of(plan.agent)
+        folder = storage.folder(plan.cwd) or log.parent
         session_id, now = plan.source_session_id, self.machine.clock.now()
         target = folder / f"{session_id}{log.suffix}"
         if not target.exists():
             self.registry.set_copying(worker.id, target)
             self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
             self.otherwise(lambda: self.registry.forget_staged_copy(target))
-        self.otherwise(stage_transcript(log, session_id, folder).undo)
+        self.otherwise(storage.stage(log, session_id, folder).undo)
 
     def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
         """Give the session's log a second name (a hard link) where the agent looks for it. Return notes.
@@ -417,26 +417,28 @@ class Attempt:
         The link is kept even if the start fails: a started agent may have deleted the first name.
         """
         log = log or READERS.original_of(plan.agent, plan.source_session_id)
-        target = AGENTS.storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
+        storage = AGENTS.storage_of(plan.agent)
+        target = storage.second_path(log, plan.source_session_id, plan.cwd) if log else None
         if not log or not target:
             return []
         if target.parent != log.parent:
-            self._make_room(log, target, plan.source_session_id)
+            self._make_room(plan, log, target)
             private_dir(target.parent)
-            copy_folder(log.with_suffix(""), target.with_suffix(""), [])
+            storage.copy_folder_beside(log, target)
             now, session_id = self.machine.clock.now(), plan.source_session_id
             self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
-        second_name(log, target)
+        storage.add_path(log, target)
         if not target.samefile(log):
             return [f"It continues in a copy of its log, {target}. {log} is not changed"]
         return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
 
-    def _make_room(self, log: Path, target: Path, session_id: str) -> None:
+    def _make_room(self, plan: ForkPlan, log: Path, target: Path) -> None:
         """Delete the log copy at `target` that an earlier start made, if `log` begins with its text."""
+        session_id, files = plan.source_session_id, AGENTS.files_of(plan.agent)
         is_ours = (
             self.registry.staged_copies().get(target) == session_id and target.is_file() and not target.samefile(log)
         )
-        if is_ours and Files().begins_with(log, Files().content(target)):
+        if is_ours and files.begins_with(log, files.content(target)):
             target.unlink()
 
     def _copy(

@@ -69,9 +69,9 @@ def _tell(agent: str, body: bytes) -> None:
 def _note(agent: str, body: bytes) -> None:
     """Store the agent's environment variables when a session begins, unless it is a worker's, which are known."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
-        from smart_fork.agents.login_variables import note_variables
+        from smart_fork.agents import AGENTS
 
-        note_variables(os.environ, [agent], also=True)
+        AGENTS.note_login_variables(os.environ, [agent], also=True)
 
 
 def _hear(agent: str, body: bytes) -> None:

@@ -24,7 +24,7 @@ import psutil
 from indexer.lazy import dataclass
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
-from smart_fork.agents.settings import Hooks
+from smart_fork.agents.hooks import Hooks
 from smart_fork.display_text import plain_name, time_of
 from smart_fork.errors import Usage
 from smart_fork.workers.registry import Registry, Status, WorkerRecord

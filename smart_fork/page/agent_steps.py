@@ -19,7 +19,7 @@ from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import GivenBack, Session, ToolCall, UsedTool
 from indexer.values import json_in, list_in
-from smart_fork.agents.codec import Codec, in_paragraphs
+from smart_fork.agents.codec import Codec
 from smart_fork.display_text import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
@@ -350,7 +350,7 @@ class Steps:
         if work is None:
             return None
         record = _record(turn.raw) if turn.role == "assistant" else None
-        said = in_paragraphs((self._between.get(number), work.thought(record) if record else ""))
+        said = work.thought(record, self._between.get(number))
         if not (text := printable(beginning(mask(said), _THOUGHT_CHARACTERS)).strip()):
             return None
         return PageStep(number=number, call=-1, kind="thought", line=_short(text.partition("\n")[0]), last=(text,))

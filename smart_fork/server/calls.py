@@ -31,7 +31,7 @@ from indexer.errors import joined, next_step, what_failed
 from indexer.lazy import dataclass
 from smart_fork import config
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Agent, ClientCall
+from smart_fork.agents.agent import Agent
 from smart_fork.display_text import Stage
 from smart_fork.errors import SmartForkError
 from smart_fork.server import tasks
@@ -84,8 +84,7 @@ def identify(
     project = next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
     if agent is None:
         return ToolCaller(None, AGENTS.caller_session(environment), project)
-    call = ClientCall(meta, arguments or {}, environment, project)
-    named = agent.caller.session_id(call) if agent.caller else None
+    named = agent.calling_session(meta, arguments or {}, environment, project)
     return ToolCaller(agent.name, named or AGENTS.caller_session(environment, [agent]), project)
 
 

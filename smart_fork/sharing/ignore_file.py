@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.transcripts.model import UsedTool
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import quoted
 from smart_fork.errors import Usage
 

@@ -23,7 +23,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.log_readers import OWN, READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
+from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import recent_sessions

@@ -19,7 +19,7 @@ from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn, searchable_texts
+from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure, transcript, writing

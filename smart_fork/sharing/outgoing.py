@@ -33,7 +33,7 @@ from smart_fork import config
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Converter, HomePlace
+from smart_fork.agents.portable_records import Converter, HomePlace
 from smart_fork.display_text import printable
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
@@ -125,7 +125,7 @@ class Outgoing:
 
     def plain(self, text: str) -> str:
         """Remove secrets and paths of this machine from a text about the session."""
-        return plain(text, self.place, self.secrets, AGENTS.converter_of(self.session.agent))
+        return plain(text, self.place, self.secrets)
 
 
 def prepare(
@@ -174,7 +174,7 @@ def prepare(
         {kind: tuple(shown) for kind, shown in steps.found.samples.items()},
         tuple(steps.withheld),
         tuple(dict.fromkeys(path for turn in session.turns for call in turn.tool_calls for path in call.edits)),
-        plain(session.title, place, secrets, converter),
+        plain(session.title, place, secrets),
         end,
         secrets,
         partial(prepare, log, agent, root, images=images) if since and since.count else None,
@@ -210,10 +210,9 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
     return frozenset(sha256(one).hexdigest() for one in found if one)
 
 
-def plain(text: str, place: HomePlace, secrets: RecordMasker, converter: Converter) -> str:
+def plain(text: str, place: HomePlace, secrets: RecordMasker) -> str:
     """Remove secrets and paths of this machine from a text about a session."""
-    shared = str(converter.outgoing({"text": text}, place)["text"])
-    return secrets.name(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
+    return secrets.name(place.shortened(text))
 
 
 def _read(log: Path, agent: str) -> Session:

@@ -25,9 +25,9 @@ from indexer.masking import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts.model import is_fixed_field
+from smart_fork.agents.cuts.transcript import is_fixed_field
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import Converter, HomePlace, TargetSession
+from smart_fork.agents.portable_records import Converter, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import results_without_call
 from smart_fork.forking.record_masking import MASKABLE_TIES, MaskedSecrets

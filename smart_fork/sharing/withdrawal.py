@@ -23,9 +23,9 @@ from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript, searchable_texts
+from smart_fork.agents.cuts.transcript import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, Identity, TargetSession
+from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, advice
 from smart_fork.excise import transcript, writing
 from smart_fork.excise.cut_plan import CutPlan
@@ -286,7 +286,7 @@ def _loss_of(
     """
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
-    converter, here = AGENTS.converter_of(one.agent), Identity(HomePlace.of(one.root), {})
+    converter, here = AGENTS.converter_of(one.agent), HomePlace.of(one.root)
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
     replacements = [(time, orjson.dumps(converter.incoming(decode(new), here))) for time, new in timed]
     return Loss.of(before, after, keys, gone - stays - {""}, replacements=replacements, known=one.times.values())
@@ -356,7 +356,7 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
             was = record_in(edits.get(position, session.turns[position].raw)) or {}
             arrived = converter.arrived(decode(new), others=False)
             if arrived is not None:
-                edits[position] = orjson.dumps(converter.incoming(arrived, converter.identity_of(was, place)))
+                edits[position] = orjson.dumps(converter.incoming(arrived, place, converter.own_fields(was)))
         return planned, edits
 
     return planned

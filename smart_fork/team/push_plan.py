@@ -14,7 +14,7 @@ from indexer.values import Value
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HOME, ROOT
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import printable, quoted
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, replay
@@ -100,7 +100,7 @@ class Preview(Value):
 
 
 def _line(sample: str) -> str:
-    return " ".join(printable(sample.replace(ROOT, ".").replace(HOME, "~")).split())
+    return " ".join(printable(HomePlace.readable(sample)).split())
 
 
 def _listed(names: tuple[str, ...]) -> str:

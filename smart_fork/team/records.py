@@ -24,7 +24,7 @@ from indexer.store.base import Document, Words
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import Converter, HomePlace, TargetSession
+from smart_fork.agents.portable_records import Converter, HomePlace, TargetSession
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 

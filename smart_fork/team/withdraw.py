@@ -21,9 +21,9 @@ from indexer.values import dict_in, json_in
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.model import Transcript, searchable_texts
+from smart_fork.agents.cuts.transcript import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import quoted
 from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.excise import transcript

@@ -14,7 +14,7 @@ import apsw
 from indexer.runs import born
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
-from smart_fork.agents.copier import remove_copy
+from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.worktree import Worktree
@@ -150,7 +150,7 @@ def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
         session = reader.read(copy).session
         if (session and worker.own_part(session)) or not READERS.original_of(worker.agent, reader.id_of(copy)):
             return
-    remove_copy(copy, reader.id_of(copy))
+    AGENTS.storage_of(worker.agent).remove_copy(copy, reader.id_of(copy))
     registry.forget_staged_copy(copy)
 
 

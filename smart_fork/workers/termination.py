@@ -18,7 +18,6 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import is_part_of, remove_copy
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
@@ -234,7 +233,7 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
             continue
         if path.is_file():
             removed.append(path)
-        remove_copy(path, session_id)
+        AGENTS.storage_of(agents[path.parent]).remove_copy(path, session_id)
         registry.forget_staged_copy(path)
     return removed, kept
 
@@ -250,9 +249,8 @@ def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
             return f"the session continued in it, {more} records are only there"
     except OSError as error:
         return f"it cannot be compared with {original}: {error}"
-    beside = path.with_suffix("")
-    if beside.is_dir() and not is_part_of(beside, original.with_suffix("")):
-        return f"{beside} contains files that the original does not have"
+    if AGENTS.storage_of(agent).has_more_beside(path, original):
+        return f"{path.with_suffix('')} contains files that the original does not have"
     return ""
 
 

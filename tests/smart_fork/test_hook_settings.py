@@ -20,7 +20,7 @@ from smart_fork import agents as agents_folder
 from smart_fork import json_edit
 from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.settings import Hooks
+from smart_fork.agents.hooks import Hooks
 from smart_fork.cli.setup import agent_settings
 from smart_fork.errors import SmartForkError
 from tests.support.cases import thorough_except_first

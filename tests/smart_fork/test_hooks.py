@@ -17,7 +17,7 @@ import pytest
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.settings import Hooks
+from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import Usage
 from smart_fork.hooks.worker_events import Ancestor, WorkerEvent, ancestors, receive
 from smart_fork.workers.registry import Registry

@@ -16,7 +16,7 @@ from indexer.transcripts.base import Checkpoint
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
+from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
 from smart_fork.excise import Request, cut, rollback
 from smart_fork.finding import session_lookup
 from smart_fork.finding.conversation import ReadRange

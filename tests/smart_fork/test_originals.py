@@ -12,7 +12,8 @@ import pytest
 
 from indexer.values import json_of
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.copier import NewSession, stage_transcript
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.storage import Storage
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import session_lookup
@@ -56,7 +57,7 @@ def tree(shop):
 
 def staged(log: Path, directory: Path) -> Path:
     """A copy as a fork into that directory has it made: newer than the original."""
-    made = stage_transcript(log, log.stem, folder_of(directory))
+    made = Storage.stage(log, log.stem, folder_of(directory))
     with Registry() as registry:
         registry.add_staged_copy(made.path, session_id=log.stem, source_path=log)
     later = log.stat().st_mtime + 600

@@ -14,7 +14,7 @@ from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.session_reader import CODEC, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.model import TranscriptTurn
+from smart_fork.agents.cuts.transcript import TranscriptTurn
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
 from smart_fork.errors import NotFound
 

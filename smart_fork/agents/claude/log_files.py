@@ -18,9 +18,10 @@ from indexer.transcripts.base import MAX_DAYS, Retention
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.reader_state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
-from smart_fork.agents.agent import KeptPrompt, Storage
+from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.log_adapters import TreeAdapter
+from smart_fork.agents.storage import Storage
 
 #: The setting with the days after which a log is deleted at the next start; with 0 none is kept. Then its default.
 _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
@@ -57,7 +58,7 @@ class ClaudeStorage(Storage):
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
 
-    def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
+    def second_path(self, log: Path, session_id: str, directory: Path) -> Path | None:
         return None if log.parent == folder_of(directory) else folder_of(directory) / log.name
 
 

@@ -22,7 +22,9 @@ from indexer.transcripts.lines import last_lines
 from indexer.values import dict_in, json_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.claude import SESSION
-from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login, PermissionRules, table
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login, table
+from smart_fork.agents.mcp_registration import NAME, JsonRegistration
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
@@ -46,12 +48,12 @@ class ClaudeRegistration(JsonRegistration):
         folder = self.home() if os.environ.get("CLAUDE_CONFIG_DIR") else Path.home()
         return folder / ".claude.json"
 
-    def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
+    def permission_file(self) -> Path:
+        return self.home() / "settings.json"
+
+    def permission_rules(self, tools: Sequence[str]) -> tuple[str, ...]:
         """Return the rules that allow these tools, also under the names that the plugin gives them."""
-        servers = (NAME, f"plugin_{NAME}_{NAME}")
-        return PermissionRules(
-            self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
-        )
+        return tuple(f"mcp__{one}__{tool}" for one in (NAME, f"plugin_{NAME}_{NAME}") for tool in tools)
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the server's entry, with ``alwaysLoad``, so that the first request waits for the server."""

@@ -25,7 +25,7 @@ from smart_fork.agents.codex.codec import ForkBase, base_of, payload_of
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
 from smart_fork.agents.codex.sent_records import SeenRecord, linked_turns, with_event_numbers
 from smart_fork.agents.cuts.cutter import Cutter, Edits, first_record, head, opened, raw_lines, rewritten
-from smart_fork.agents.cuts.model import CutWarning, FileVersion, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.transcript import CutWarning, FileVersion, Transcript, TranscriptTurn
 
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 #: The mark of the first record, which Codex needs to load a file.

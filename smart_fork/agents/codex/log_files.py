@@ -17,9 +17,9 @@ from typing import NamedTuple
 from indexer.transcripts.base import LogFile, regular_file
 from indexer.transcripts.lines import decode_line, last_lines
 from indexer.values import text_in
-from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex import rollouts
 from smart_fork.agents.log_adapters import LogAdapter, newest_first
+from smart_fork.agents.storage import Storage
 
 
 class CodexAdapter(LogAdapter):

@@ -21,7 +21,7 @@ from pathlib import Path
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.rollouts import is_uuid
-from smart_fork.agents.settings import NAME
+from smart_fork.agents.mcp_registration import NAME
 from smart_fork.agents.start_command import CommandLine, LaunchRequest, Starter
 from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Running

@@ -16,9 +16,9 @@ from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
 from smart_fork.agents.copier import Entry
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.cutter import head, only_prompts_previewed, turn_of, with_sources
-from smart_fork.agents.cuts.model import LinePlace, TranscriptTurn
+from smart_fork.agents.cuts.cutter import head, turn_of, with_sources
 from smart_fork.agents.cuts.titles import mark
+from smart_fork.agents.cuts.transcript import LinePlace, Transcript, TranscriptTurn
 
 #: The kinds of records that a cut keeps, without the texts that they repeat.
 _KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -193,7 +193,7 @@ class RecordSizes:
     def add(self, line: Line) -> None:
         """Add the record on the next line of the rollout."""
         if line.number != self._last:
-            with only_prompts_previewed():
+            with Transcript.only_prompts_previewed():
                 self._seen.append(SeenRecord.of(line.number, line.record))
         self._last = line.number
         if entry := enveloped(line.source, line.record):

@@ -18,8 +18,8 @@ from smart_fork.agents.codex.ancestry import complete_history, lines_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, COMPACTIONS, CodexCodec, compaction_items, note_item, ordinal_of
 from smart_fork.agents.codex.sent_records import SeenRecord, enveloped, linked_turns, sent_records
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
-from smart_fork.agents.cuts.cutter import only_prompts_previewed
-from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.portable_records import Converter, Image, TargetSession, Utterance, all_texts
 from smart_fork.json_edit import respelled
 
 #: The fields of a header that are only true of its own file.
@@ -107,7 +107,7 @@ class CodexCopier(Copier):
         return CodexCopy(self, session, new, filter(None, starmap(enveloped, records)))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        with only_prompts_previewed():
+        with Transcript.only_prompts_previewed():
             lines = (
                 next(same)
                 for _, same in groupby(lines_of(complete_history(session.source_path)), lambda line: line.number)
@@ -223,7 +223,7 @@ class CodexConverter(CodexCodec, Converter):
         # Another person's header could name any file as the beginning of the log.
         shared = (record for record in records if record.get("type") != "session_meta")
         for number, record in enumerate(shared):
-            made = self.incoming(record, Identity(becomes.place, {}))
+            made = self.incoming(record, becomes.place)
             if not number:
                 yield _header(str(made.get("timestamp") or ""), becomes)
             yield made

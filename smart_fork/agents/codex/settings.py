@@ -24,7 +24,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.daemon import runs_hooks
-from smart_fork.agents.settings import NAME, Hooks, Login, Registration, UnsuitableError, entry_in, is_variable
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login, is_variable
+from smart_fork.agents.mcp_registration import NAME, Registration, UnsuitableError, entry_in
 
 if TYPE_CHECKING:
     from smart_fork.system.processes import Completed

@@ -19,7 +19,7 @@ from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, name_in
 from smart_fork.agents.copilot.session_reader import ANSWERED, CODEC, data_of, is_prompt, is_typed, requests_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import RawLine
-from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter, files_below

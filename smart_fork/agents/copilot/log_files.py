@@ -11,9 +11,9 @@ from pathlib import Path
 
 from indexer.transcripts.base import is_name
 from indexer.values import json_in, text_in
-from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.log_adapters import TreeAdapter, newest_first
+from smart_fork.agents.storage import Storage
 
 #: The name of a log, in a folder named after the session.
 EVENTS = "events.jsonl"

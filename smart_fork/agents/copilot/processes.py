@@ -29,7 +29,7 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 class CopilotProcesses(AgentProcesses):
     """Finds Copilot CLI's processes, and the session that each has open."""
 
-    def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
+    def resumes(self, session_id: str, words: Collection[str]) -> bool:
         return not {f"--resume={session_id}", f"--session-id={session_id}", session_id}.isdisjoint(words)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:

@@ -21,10 +21,11 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.values import dict_in
 from smart_fork.agents.codec import Record, aside, only
-from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.copilot import session_reader
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, sessions
-from smart_fork.agents.record_conversion import Converter, Identity, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.portable_records import Converter, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.storage import copy_folder
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_edit import respelled
@@ -242,7 +243,7 @@ class CopilotConverter(session_reader.CopilotCodec, Converter):
                 head = _head(becomes, str(record.get("timestamp") or ""))
                 parent = str(head["id"])
                 yield head
-            yield self.incoming(record, Identity(becomes.place, {"parentId": parent}))
+            yield self.incoming(record, becomes.place, {"parentId": parent})
             identity = record.get("id")
             parent = identity if isinstance(identity, str) else parent
         if parent is not None and becomes.forked_from:

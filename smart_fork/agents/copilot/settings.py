@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smart_fork.agents.settings import Hooks, JsonRegistration, Login
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login
+from smart_fork.agents.mcp_registration import JsonRegistration
 
 
 class CopilotRegistration(JsonRegistration):

@@ -21,8 +21,8 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
 from indexer.values import dicts_in, json_in, text_in
 from smart_fork.agents.cuts.cutter import Cutter, first_record, opened, preview, raw_lines
-from smart_fork.agents.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.snapshots import cuts
+from smart_fork.agents.cuts.transcript import Call, Result, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import read_only
 from smart_fork.errors import NotFound, SmartForkError, Usage
 

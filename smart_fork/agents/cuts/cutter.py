@@ -6,11 +6,9 @@ Lines keep their byte positions. Only `Cutter.detect` and `Cutter.load` are requ
 from __future__ import annotations
 
 import os
-import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -23,7 +21,8 @@ from indexer.safe_files import DISK, Disk, open_regular, replace_file
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.model import (
+from smart_fork.agents.cuts.transcript import (
+    ALL_PREVIEWED,
     Call,
     CutWarning,
     FileVersion,
@@ -111,6 +110,14 @@ class Cutter(Files, AgentFacet, ABC):
             OSError: The file cannot be read.
         """
 
+    def load_and_feed(self, path: Path, composer: str, fold: LineFold | None) -> Transcript:
+        """Load the session in `path`, and pass the log's lines to `fold`, so that the log is read only once."""
+        before = _FED.set(fold)
+        try:
+            return self.load(path, composer)
+        finally:
+            _FED.reset(before)
+
     def newest(self) -> Path | None:
         """Return the newest transcript, for commands that name none; `None` if the logs do not tell.
 
@@ -161,7 +168,7 @@ class Cutter(Files, AgentFacet, ABC):
     def holds(self, path: Path, keys: Collection[str]) -> bool:
         """Return True if the transcript's own records have one of `keys` (names that all copies of a record share)."""
         try:
-            with only_prompts_previewed():
+            with Transcript.only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)
         except (NotFound, OSError):
             return False
@@ -187,7 +194,7 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return a snapshot line's records as bytes, spelled like `TranscriptTurn.raw`, to compare both."""
+        """Return the records on a snapshot's line as bytes, in a form to compare with `TranscriptTurn.raw`."""
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
@@ -214,47 +221,8 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
 
-_ID = re.compile(r"[A-Za-z0-9-]{8,}")
-_ALL_PREVIEWED = ContextVar("all turns have previews", default=True)
 #: The fold that is fed with the lines of its log while these are read for a cut.
 _FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
-
-
-class SeenLine(NamedTuple):
-    """A line's turn, the id of its session, and the texts that connect lines which repeat others.
-
-    `said` is the line's text, `None` if no line can repeat it; `repeats` is the text of another line that it repeats.
-    """
-
-    turn: TranscriptTurn
-    session_id: str
-    said: str | None
-    repeats: str
-
-
-def load_lines(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcript:
-    """Load the session in `path`, with every line in file order. `see` returns the turn on a line.
-
-    Raises:
-        NotFound: The file does not exist.
-        OSError: The file cannot be read.
-    """
-    turns: list[TranscriptTurn] = []
-    heads: dict[str, str] = {}
-    copies: dict[str, str] = {}
-    first_id = ""
-    file, stamp = opened(path)
-    with file:
-        for line in raw_lines(file, path):
-            turn, session_id, said, repeats = see(line)
-            first_id = first_id or session_id
-            turns.append(turn)
-            if said is not None:
-                heads[turn.id] = head(said)
-            elif repeats:
-                copies[turn.id] = head(repeats)
-    session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
-    return Transcript(tool, path, session_id, with_sources(turns, heads, copies), stamp=stamp)
 
 
 PREVIEW_CHARACTERS = 120
@@ -277,8 +245,8 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file, without blank ones. A listing of turns may end early, at its time limit."""
-    end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
+    """Yield the lines of an open file, without blank ones. They end early at the limit in `current_bound`."""
+    end, bound = 0, current_bound.get() if ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
         if bound and bound.stops(path, end):
@@ -326,17 +294,8 @@ def first_record(path: Path) -> dict[str, Any]:
     return {}
 
 
-def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
-    """Return True if a record has one of `keys` in `field`. The bytes are searched without decoding JSON."""
-    named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
-    with suppress(OSError), open_regular(path) as file:
-        found = (one[1] for piece in overlapping(pieces(file.read)) for one in named.finditer(piece))
-        return any(one.decode("utf-8", "replace") in keys for one in found)
-    return False
-
-
 def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the rest of an open file in pieces. `read` is the file's method."""
+    """Yield the rest of an open file in pieces. `read` is the file's method `read`."""
     return iter(partial(read, _PIECE), b"")
 
 
@@ -353,29 +312,9 @@ def stamp_of(info: os.stat_result) -> FileVersion:
     return FileVersion(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
-@contextmanager
-def feeding(fold: LineFold | None) -> Iterator[None]:
-    """Within this context, also pass the lines of a log that is read for a cut to `fold`, to read the log only once."""
-    before = _FED.set(fold)
-    try:
-        yield
-    finally:
-        _FED.reset(before)
-
-
-@contextmanager
-def only_prompts_previewed() -> Iterator[None]:
-    """Within this context, load transcripts with previews of prompts only: masking all tool output is slow."""
-    before = _ALL_PREVIEWED.set(False)
-    try:
-        yield
-    finally:
-        _ALL_PREVIEWED.reset(before)
-
-
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
     """Return a masked preview of about 120 characters on one line."""
-    if not prompt and not _ALL_PREVIEWED.get():
+    if not prompt and not ALL_PREVIEWED.get():
         return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
     said = " ".join(parts)
@@ -424,24 +363,22 @@ def head(text: str) -> str:
 def with_sources(
     turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
 ) -> tuple[TranscriptTurn, ...]:
-    """Return `turns`, with each turn that repeats another's text linked to the nearest such turn.
+    """Return `turns`. Each turn that repeats the text of others names the nearest of these in its `repeats`.
 
-    By turn id, `heads` has the beginnings of texts that can be repeated, `copies` those of texts that repeat one.
+    `heads` has the beginnings of texts that can be repeated, `copies` those of repeating texts, both by turn id.
     """
     order = {turn.id: position for position, turn in enumerate(turns)}
     saying: defaultdict[str, list[str]] = defaultdict(list)
     for identity, words in heads.items():
         if words:
             saying[words].append(identity)
-    return tuple(_with_source(turn, saying.get(copies.get(turn.id, ""), ()), order) for turn in turns)
 
+    def linked(turn: TranscriptTurn) -> TranscriptTurn:
+        sources, here = saying.get(copies.get(turn.id, "")), order[turn.id]
+        nearest = min(sources or (), key=lambda one: abs(order[one] - here), default="")
+        return replace(turn, repeats=(*turn.repeats, f"turn:{nearest}")) if nearest else turn
 
-def _with_source(turn: TranscriptTurn, sources: Sequence[str], order: dict[str, int]) -> TranscriptTurn:
-    if not sources:
-        return turn
-    here = order[turn.id]
-    nearest = min(sources, key=lambda one: abs(order[one] - here))
-    return replace(turn, repeats=(*turn.repeats, f"turn:{nearest}"))
+    return tuple(map(linked, turns))
 
 
 #: New bytes for kept lines, by the turn's position: ids are not unique.

@@ -20,7 +20,7 @@ from indexer.lazy import dataclass
 from indexer.safe_files import DISK, Disk, private_dir, replace_file, state_home
 from indexer.values import json_in, list_in
 from smart_fork.agents.cuts.cutter import Files, pieces
-from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.errors import NotFound, Usage
 
 KEPT = timedelta(days=30)
@@ -50,8 +50,8 @@ class Snapshot:
 class NotedChange:
     """One logged change of one file (see `note`). Fields that the log entry lacks are empty.
 
-    `keys` are the keys (names that all copies share) of removed records, `masked` those of records with masked secrets.
-    `below` are sessions made from this one, `above` those that it was made from. `unclear` are sessions with the same
+    `keys` are the keys (names that all copies share) of removed records, `masked` the keys of records with masked
+    secrets. `below` are sessions made from this one, `above` its ancestors. `unclear` are sessions with the same
     records, if it is unknown which was first. With `beside`, the file is a removed one beside a transcript.
     """
 
@@ -148,7 +148,7 @@ def of_session(reference: str) -> list[Snapshot]:
 
 
 def find(identity: str) -> Snapshot:
-    """Return the snapshot with this id. Its time is enough if only one snapshot has it.
+    """Return the snapshot with this id, or with this time if only one snapshot has it.
 
     Raises:
         Usage: The text is no snapshot id, or the time matches several snapshots.

@@ -33,7 +33,7 @@ def comparable_title(title: str) -> str:
 
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
-    """Return the mark (keyed digest) by which a title that quotes the prompt is found. A program's prompt has none."""
+    """Return the mark (keyed digest) by which a title that quotes the prompt is found; empty for a program's prompt."""
     said = strip_boilerplate(prompt[:_PROMPT_CHARACTERS])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 

@@ -22,7 +22,7 @@ from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rewritten
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.messages import CODEC, Memory, answers_in, is_context, typed_in

@@ -18,9 +18,9 @@ from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_at
-from smart_fork.agents.agent import Storage
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, is_named_whole, project_for, write_root
 from smart_fork.agents.log_adapters import OwnLogs, newest_first
+from smart_fork.agents.storage import Storage
 
 _ENDINGS = (".jsonl", ".json")
 #: The setting for how long logs are kept, the days of its units, and the default in days.
@@ -166,7 +166,7 @@ class GeminiStorage(Storage):
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
 
-    def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
+    def second_path(self, log: Path, session_id: str, directory: Path) -> Path | None:
         name = self.folder(directory) / whole_name(log, session_id)
         if name.parent == log.parent:
             return None if is_named_whole(log) else name

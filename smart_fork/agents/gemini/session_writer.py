@@ -25,9 +25,8 @@ from smart_fork.agents.gemini.home import CHATS, digest, project_for, write_root
 from smart_fork.agents.gemini.log_files import new_name
 from smart_fork.agents.gemini.messages import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, signature_of
 from smart_fork.agents.gemini.session_reader import LoggedMessage, answered_calls, for_copy, log_records
-from smart_fork.agents.record_conversion import (
+from smart_fork.agents.portable_records import (
     SHARED,
-    Identity,
     PartConverter,
     TargetSession,
     Utterance,
@@ -156,7 +155,7 @@ class GeminiConverter(GeminiCodec, PartConverter):
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         for number, record in enumerate(records):
-            made = self.incoming(record, Identity(becomes.place, {}))
+            made = self.incoming(record, becomes.place)
             if number == 0:
                 moment = next((str(one.get("timestamp") or "") for one in _messages(made)), "")
                 origin = {"forkedFrom": {"sessionId": becomes.forked_from}} if becomes.forked_from else {}

@@ -17,10 +17,10 @@ from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
 from smart_fork.agents.opencode.session_reader import LEFT_OUT, OpenCodeCodec, conversation, document_at
-from smart_fork.agents.record_conversion import (
+from smart_fork.agents.portable_records import (
+    NO_FIELDS,
     Converter,
     HomePlace,
-    Identity,
     Image,
     TargetSession,
     Utterance,
@@ -81,7 +81,7 @@ class OpenCodeConverter(OpenCodeCodec, Converter):
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """Yield one document for ``opencode import``: a new session with these shared messages."""
-        yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
+        yield _document([self.incoming(one, becomes.place) for one in records], becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """Yield one document for ``opencode import``: a new session with these messages.
@@ -102,13 +102,13 @@ class OpenCodeConverter(OpenCodeCodec, Converter):
     def outgoing(self, record: Record, place: HomePlace) -> Record:
         return super().outgoing(self.sent(record) or record, place)
 
-    def identity_of(self, record: Record, place: HomePlace) -> Identity:
+    def own_fields(self, record: Record) -> Record:
         parts = [only(part, _OWN) for part in dicts_in(record.get("parts")) if _part(part)]
-        return Identity(place, {"info": only(dict_in(record.get("info")), _OWN), "parts": parts})
+        return {"info": only(dict_in(record.get("info")), _OWN), "parts": parts}
 
-    def incoming(self, record: Record, identity: Identity) -> Record:
-        made = super().incoming(record, Identity(identity.place, {}))
-        if own := identity.fields:
+    def incoming(self, record: Record, place: HomePlace, own: Record = NO_FIELDS) -> Record:
+        made = super().incoming(record, place)
+        if own:
             parts = zip(dicts_in(made.get("parts")), own["parts"], strict=False)
             made |= {"info": dict_in(made.get("info")) | own["info"], "parts": [part | one for part, one in parts]}
         return made

@@ -25,7 +25,7 @@ from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Cutter, Edits, preview, rewritten, turn_of
-from smart_fork.agents.cuts.model import FileVersion, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.transcript import FileVersion, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME
 from smart_fork.agents.opencode.database import has, opened

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
-from smart_fork.agents.agent import Storage
 from smart_fork.agents.log_adapters import DatabaseAdapter, SessionStamp
 from smart_fork.agents.opencode import HOME
+from smart_fork.agents.storage import Storage
 
 if TYPE_CHECKING:
     import apsw

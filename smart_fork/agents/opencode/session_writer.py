@@ -19,7 +19,7 @@ import orjson
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record, aside
-from smart_fork.agents.copier import CopiedFiles, Copier, Copy, Entry, LiveRecord, MergedCopy, NewSession, read_again
+from smart_fork.agents.copier import CopiedFiles, Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened
@@ -166,7 +166,7 @@ class OpenCodeCopier(Copier):
             raise _changed(session)
 
     def write(
-        self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+        self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> CopiedFiles:
         """Have ``opencode import`` write the copy into OpenCode's database. Call `last` just before it runs.
 

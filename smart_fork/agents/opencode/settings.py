@@ -20,8 +20,10 @@ from typing import Any
 
 from indexer.values import list_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login
+from smart_fork.agents.mcp_registration import NAME, JsonRegistration
 from smart_fork.agents.opencode import settings_folder
-from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login
 
 
 class OpenCodeRegistration(JsonRegistration):

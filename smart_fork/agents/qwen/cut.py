@@ -10,7 +10,7 @@ from indexer.transcripts.model import Item, Role
 from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.model import TranscriptTurn
+from smart_fork.agents.cuts.transcript import TranscriptTurn
 from smart_fork.agents.qwen.log_files import agents_of
 from smart_fork.agents.qwen.session_reader import CODEC, is_typed, parts_of, typed_in
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below

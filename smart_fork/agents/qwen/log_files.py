@@ -10,9 +10,9 @@ import os
 import re
 from pathlib import Path
 
-from smart_fork.agents.agent import Storage
 from smart_fork.agents.log_adapters import TreeAdapter
 from smart_fork.agents.qwen import HOME
+from smart_fork.agents.storage import Storage
 
 #: The folder of a project's sessions, and the folder for archived sessions in it.
 CHATS, ARCHIVE = "chats", "archive"

@@ -14,10 +14,8 @@ import orjson
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, aside, only
-from smart_fork.agents.copier import Entry, NewSession, copy_folder
-from smart_fork.agents.qwen.log_files import CHATS, agents_of, folder_of, project_of
-from smart_fork.agents.qwen.session_reader import CODEC, SAID, QwenCodec, parts_of, summary_in
-from smart_fork.agents.record_conversion import (
+from smart_fork.agents.copier import Entry, NewSession
+from smart_fork.agents.portable_records import (
     SHARED,
     PartConverter,
     TargetSession,
@@ -26,6 +24,9 @@ from smart_fork.agents.record_conversion import (
     unsigned,
     withheld,
 )
+from smart_fork.agents.qwen.log_files import CHATS, agents_of, folder_of, project_of
+from smart_fork.agents.qwen.session_reader import CODEC, SAID, QwenCodec, parts_of, summary_in
+from smart_fork.agents.storage import copy_folder
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from indexer.values import dicts_in, text_in
-from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login, PermissionRules, is_variable, table
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login, is_variable, table
+from smart_fork.agents.mcp_registration import NAME, JsonRegistration
 
 
 class QwenRegistration(JsonRegistration):
@@ -24,8 +26,8 @@ class QwenRegistration(JsonRegistration):
     #: Qwen Code puts the server's name behind its own.
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
 
-    def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        return PermissionRules(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))
+    def permission_rules(self, tools: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"mcp__{NAME}__{tool}" for tool in tools)
 
 
 #: The variables of each login method: first those of which any one is a login, then those that select server or model.

@@ -29,7 +29,6 @@ from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.login_variables import note_variables_of_person
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_options
 from smart_fork.cli.output import (
@@ -180,7 +179,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
             raise typer.Exit(1)
         plan = make_plan(options, ledger) if answer == "w" else plan
     compile_ahead()
-    note_variables_of_person(os.environ)
+    AGENTS.note_login_variables_of_person(os.environ)
     done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
     failed = [one for one in done if one.error]
     tried = _try_all(plan, ask=options.index)

@@ -21,7 +21,7 @@ from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork import json_edit
 from smart_fork.agents import AGENTS
-from smart_fork.agents.settings import Hooks
+from smart_fork.agents.hooks import Hooks
 from smart_fork.cli.setup.ledger import ForeignFile, Ledger, LedgerLine, Step
 from smart_fork.cli.setup.setup_answer import HooksChanged
 from smart_fork.errors import SmartForkError

@@ -16,7 +16,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_retention import Deletion
-from smart_fork.agents.settings import Registration
+from smart_fork.agents.mcp_registration import Registration
 from smart_fork.cli.preload.client import folder
 from smart_fork.cli.service import installation
 from smart_fork.cli.service.client import find_service

@@ -22,7 +22,7 @@ from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.safe_files import private_dir, remove, replace_file, state_home, sweep_beside
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.settings import UnsuitableError
+from smart_fork.agents.mcp_registration import UnsuitableError
 from smart_fork.cli.setup.setup_answer import StepTold
 from smart_fork.errors import SmartForkError
 

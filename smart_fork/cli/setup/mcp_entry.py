@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.settings import Registration
+from smart_fork.agents.mcp_registration import Registration
 from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 NAME = "MCP server"

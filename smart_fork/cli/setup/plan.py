@@ -22,8 +22,8 @@ from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_retention import Deletion
+from smart_fork.agents.mcp_registration import Registration
 from smart_fork.agents.programs import Program
-from smart_fork.agents.settings import Registration
 from smart_fork.cli.service.unit_settings import own_program
 from smart_fork.cli.setup import agent_settings, mcp_entry, skill_file, tool_permission
 from smart_fork.cli.setup.features import LogCopies, Recall, ServicePart

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.settings import Registration
+from smart_fork.agents.mcp_registration import Registration
 from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 SKILL = "past-sessions"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork import json_edit
-from smart_fork.agents.settings import PermissionRules, Registration, UnsuitableError
+from smart_fork.agents.mcp_registration import Registration, UnsuitableError
 from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 _WAY = ("permissions", "allow")
@@ -91,26 +91,26 @@ def planned(way: Registration) -> Step:
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
     """
-    allowing = way.allowing(tools())
+    rules, path = way.permission_rules(tools()), way.permission_file()
     step = partial(Step, "reading", NAME, agent=way.agent)
-    if allowing is None:
+    if not rules:
         return step(str(way.path()), "there", why=f"{way.title} does not ask before read-only tools")
-    file = _file(allowing.path)
+    file = _file(path)
     with file.understood():
-        open_rules = missing(file.read(), allowing.rules)
+        open_rules = missing(file.read(), rules)
     if not open_rules:
-        return step(str(allowing.path), "there")
+        return step(str(path), "there")
     file.check_writable()
-    return step(str(allowing.path), "new", act=partial(_written, way, allowing))
+    return step(str(path), "new", act=partial(_written, way, rules))
 
 
-def _written(way: Registration, allowing: PermissionRules, ledger: Ledger) -> list[str]:
-    file = _file(allowing.path)
+def _written(way: Registration, rules: Sequence[str], ledger: Ledger) -> list[str]:
+    file = _file(way.permission_file())
     earlier = ledger.of("reading", way.agent, file.path)
     text = file.read()
     with file.understood():
         original = _undone(text, earlier) if earlier and text is not None else text
-        made, added = put(original, allowing.rules)
+        made, added = put(original, rules)
     line = LedgerLine(what="reading", agent=way.agent, path=file.path, edit=Edit.of(original, made))
     ledger.begin(line.model_copy(update={"value": added._asdict()}))
     file.write(text, made)

@@ -22,7 +22,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
+from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import SmartForkError
 from smart_fork.forking import handover_text
 from tests.golden.fixtures import logs
@@ -224,7 +224,7 @@ def shared(agent: Agent, records: list[dict[str, Any]]) -> None:
         if sent is not None:
             assert converter.sent(sent) == sent
             out.append(converter.outgoing(sent, HERE))
-            converter.incoming(out[-1], converter.identity_of(sent, HERE))
+            converter.incoming(out[-1], HERE, converter.own_fields(sent))
         for others in (True, False):
             converter.arrived(record, others=others)
     list(converter.anew(out, TargetSession(SESSION, HERE)))

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login_shell import login_shell, login_shell_values
-from smart_fork.agents.login_variables import note_variables, note_variables_of_person, noted_variables
+from smart_fork.agents.login import LoginShell
 from smart_fork.agents.programs import Program
 from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import FakeProcesses
@@ -54,14 +53,14 @@ def codex_settings(home):
 def test_claude_is_asked_whether_it_is_logged_in(programs, answer, logged_in):
     program = programs / "claude"
 
-    assert logged_in is Program.standing(CLAUDE, {}, str(program), says(program, answer)).logged_in
+    assert logged_in is Program.login_state(CLAUDE, {}, str(program), says(program, answer)).logged_in
 
 
 def test_a_claude_that_does_not_know_the_question_is_not_asked_it(programs):
     """Such a version would take the command for a prompt."""
     processes = FakeProcesses({"claude": (0, "  --fork-session  Fork")})
 
-    assert Program.standing(CLAUDE, {}, str(programs / "claude"), processes).logged_in is None
+    assert Program.login_state(CLAUDE, {}, str(programs / "claude"), processes).logged_in is None
     assert [("--help",)] == [argv[1:] for argv in processes.ran]
 
 
@@ -72,12 +71,12 @@ def test_a_claude_that_does_not_know_the_question_is_not_asked_it(programs):
 def test_codex_is_asked_whether_it_is_logged_in(programs, answer, status, logged_in):
     program = programs / "codex"
 
-    assert logged_in is Program.standing(CODEX, {}, str(program), says(program, answer, status)).logged_in
+    assert logged_in is Program.login_state(CODEX, {}, str(program), says(program, answer, status)).logged_in
 
 
 @pytest.mark.parametrize("login", list(AGENTS.logins()), ids=lambda login: login.agent)
 def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
-    assert Program.standing(login, {}, str(home / "none"), Processes()).logged_in is None
+    assert Program.login_state(login, {}, str(home / "none"), Processes()).logged_in is None
 
 
 @parametrize_subtests(
@@ -95,7 +94,7 @@ def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
     ],
 )
 def test_a_key_in_the_environment_needs_no_question(login, env):
-    assert Program.standing(login, env, "/none", FakeProcesses()).logged_in is True
+    assert Program.login_state(login, env, "/none", FakeProcesses()).logged_in is True
     assert not login.is_plain({})
     assert not login.is_plain(dict.fromkeys(env, ""))
 
@@ -118,17 +117,17 @@ def test_a_login_that_is_stored_needs_no_question(login, files, home):
     for name, text in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
-    assert Program.standing(login, {}, "/none", FakeProcesses()).logged_in is True
+    assert Program.login_state(login, {}, "/none", FakeProcesses()).logged_in is True
 
     (home / last).unlink()
-    assert Program.standing(login, {}, "/none", FakeProcesses()).logged_in is not True
+    assert Program.login_state(login, {}, "/none", FakeProcesses()).logged_in is not True
 
 
 def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_settings):
     codex_settings.write_text(f'{PROVIDER}env_key = "MOCK_KEY"\nenv_http_headers = {{ "X-Org" = "MOCK_ORG" }}\n')
 
     without, given = (
-        Program.standing(CODEX, env, "/none", FakeProcesses()) for env in ({"CODEX_API_KEY": "x"}, {"MOCK_KEY": "x"})
+        Program.login_state(CODEX, env, "/none", FakeProcesses()) for env in ({"CODEX_API_KEY": "x"}, {"MOCK_KEY": "x"})
     )
     assert (False, ("MOCK_KEY",), True) == (without.logged_in, without.lacks, given.logged_in)
     assert {"MOCK_KEY", "MOCK_ORG"} < AGENTS.login_variables()
@@ -145,7 +144,7 @@ def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_set
 def test_a_provider_of_codex_without_a_key_needs_no_login(codex_settings, settings):
     codex_settings.write_text(settings)
 
-    assert Program.standing(CODEX, {}, "/none", FakeProcesses()).logged_in is True
+    assert Program.login_state(CODEX, {}, "/none", FakeProcesses()).logged_in is True
 
 
 @pytest.mark.parametrize(
@@ -177,35 +176,35 @@ def test_what_the_settings_of_claude_set_is_not_missing(home):
 
 
 def test_names_are_noted_and_no_values(home):
-    note_variables_of_person({"ANTHROPIC_API_KEY": "the-secret", "CODEX_HOME": "/secret", "PATH": "/bin"})
+    AGENTS.note_login_variables_of_person({"ANTHROPIC_API_KEY": "the-secret", "CODEX_HOME": "/secret", "PATH": "/bin"})
 
     (file,) = (home / ".smart-fork").iterdir()
     noted = json.loads(file.read_text())
     assert (["ANTHROPIC_API_KEY"], ["CODEX_HOME"]) == (noted["claude"], noted["codex"])
     assert "secret" not in file.read_text()
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-    assert ("ANTHROPIC_API_KEY",) == noted_variables("claude")
+    assert ("ANTHROPIC_API_KEY",) == CLAUDE.noted()
 
 
 def test_where_nothing_is_set_nothing_is_written(home):
-    note_variables_of_person({"PATH": "/bin"})
+    AGENTS.note_login_variables_of_person({"PATH": "/bin"})
 
     assert not (home / ".smart-fork").exists()
 
 
 def test_a_terminal_says_anew_what_is_set_and_an_agent_only_adds(home):
-    note_variables_of_person({"ANTHROPIC_API_KEY": "x"})
-    note_variables({"ANTHROPIC_BASE_URL": "x", "CODEX_API_KEY": "x"}, ["claude"], also=True)
-    assert ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL") == noted_variables("claude")
-    assert () == noted_variables("codex")
+    AGENTS.note_login_variables_of_person({"ANTHROPIC_API_KEY": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_BASE_URL": "x", "CODEX_API_KEY": "x"}, ["claude"], also=True)
+    assert ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL") == CLAUDE.noted()
+    assert () == CODEX.noted()
 
-    note_variables_of_person({"ANTHROPIC_AUTH_TOKEN": "x"})
-    assert ("ANTHROPIC_AUTH_TOKEN",) == noted_variables("claude")
+    AGENTS.note_login_variables_of_person({"ANTHROPIC_AUTH_TOKEN": "x"})
+    assert ("ANTHROPIC_AUTH_TOKEN",) == CLAUDE.noted()
 
 
 @pytest.mark.parametrize("mark", ["CLAUDECODE", "CODEX_THREAD_ID", "SMART_FORK_WORKER_ID", "SMART_FORK_DEPTH"])
 def test_the_environment_of_what_an_agent_runs_is_no_persons(mark, home):
-    note_variables_of_person({"ANTHROPIC_API_KEY": "x", mark: "1"})
+    AGENTS.note_login_variables_of_person({"ANTHROPIC_API_KEY": "x", mark: "1"})
 
     assert not (home / ".smart-fork").exists()
 
@@ -217,15 +216,15 @@ def test_odd_notes_name_nothing(said, home):
     (home / ".smart-fork").mkdir()
     (home / ".smart-fork/variables.json").write_text(said)
 
-    assert () == noted_variables("claude")
-    note_variables_of_person({"ANTHROPIC_API_KEY": "x"})
-    assert ("ANTHROPIC_API_KEY",) == noted_variables("claude")
+    assert () == CLAUDE.noted()
+    AGENTS.note_login_variables_of_person({"ANTHROPIC_API_KEY": "x"})
+    assert ("ANTHROPIC_API_KEY",) == CLAUDE.noted()
 
 
 def test_notes_that_cannot_be_written_disturb_nobody(monkeypatch):
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    note_variables_of_person({"ANTHROPIC_API_KEY": "x"})
+    AGENTS.note_login_variables_of_person({"ANTHROPIC_API_KEY": "x"})
 
 
 def test_the_login_shell_says_what_was_asked_for_and_nothing_else(home):
@@ -235,20 +234,21 @@ def test_the_login_shell_says_what_was_asked_for_and_nothing_else(home):
     env = {"HOME": str(home), "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": "from-here"}
     names = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ASKED"]
 
-    assert {"ANTHROPIC_API_KEY": 'a\nb"c$d'} == login_shell_values(names, env, Processes())
+    assert {"ANTHROPIC_API_KEY": 'a\nb"c$d'} == LoginShell(env).values(names, Processes())
 
 
 @pytest.mark.parametrize("profile", ["exit 0", "echo no; exit 1", "exec sleep 60"])
 def test_a_shell_that_does_not_answer_sets_nothing(profile, home, monkeypatch):
-    monkeypatch.setattr("smart_fork.agents.login_shell.SECONDS", 0.5)
+    monkeypatch.setattr("smart_fork.agents.login.SHELL_SECONDS", 0.5)
     (home / ".profile").write_text(f"{profile}\n")
 
-    assert {} == login_shell_values(["ANTHROPIC_API_KEY"], {"HOME": str(home), "SHELL": "/bin/sh"}, Processes())
+    shell = LoginShell({"HOME": str(home), "SHELL": "/bin/sh"})
+    assert {} == shell.values(["ANTHROPIC_API_KEY"], Processes())
 
 
 def test_only_an_absolute_path_is_a_shell(home):
-    assert "/bin/sh" == login_shell({"SHELL": "/bin/sh"})
-    assert "" == login_shell({"SHELL": "sh"})
-    assert "" == login_shell({"SHELL": str(home / "none")})
-    assert {} == login_shell_values(["A"], {"SHELL": "sh"}, Processes())
-    assert Path(login_shell({})).is_absolute()
+    assert "/bin/sh" == LoginShell({"SHELL": "/bin/sh"}).path
+    assert "" == LoginShell({"SHELL": "sh"}).path
+    assert "" == LoginShell({"SHELL": str(home / "none")}).path
+    assert {} == LoginShell({"SHELL": "sh"}).values(["A"], Processes())
+    assert Path(LoginShell({}).path).is_absolute()

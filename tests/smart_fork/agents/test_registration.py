@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.settings import statements
-from smart_fork.agents.settings import JsonRegistration, Registration, UnsuitableError
+from smart_fork.agents.mcp_registration import JsonRegistration, Registration, UnsuitableError
 from smart_fork.errors import SmartForkError
 from tests.support.cases import parametrize_subtests
 

@@ -183,7 +183,7 @@ def test_of_one_id_in_two_folders_the_longest_history_counts(home):
     copy = moved(log, "-elsewhere", user("u2", "u1", "and more") | LATER)
     reader = READERS["claude"]
 
-    assert [copy, log] == READERS.longest_first(reader, ONE, reader.locate(ONE))
+    assert [copy, log] == READERS.latest_first(reader, ONE, reader.locate(ONE))
     session = reader.read(copy).session
     assert (["add retry", "and more"], "") == ([turn.text for turn in session.turns], session.resumed.reason)
 
@@ -213,7 +213,7 @@ def test_the_log_counts_in_which_something_was_last_said_or_done(home, more, win
     copy = moved(log, "-elsewhere", *more)
     reader = READERS["claude"]
 
-    assert ([copy, log] if wins else [log, copy]) == READERS.longest_first(reader, ONE, reader.locate(ONE))
+    assert ([copy, log] if wins else [log, copy]) == READERS.latest_first(reader, ONE, reader.locate(ONE))
     assert (LATER["timestamp"] if wins else "2026-07-01T10:00:00.000Z") == reader.time_of(reader.log_at(str(copy)))
 
 
@@ -225,7 +225,7 @@ def test_of_two_rollouts_of_a_thread_the_one_with_the_last_record_counts(home):
     copy.write_text(log.read_text() + json.dumps(message("user", "and more") | LATER) + "\n")
     reader = READERS["codex"]
 
-    assert copy == READERS.longest_first(reader, ONE, reader.locate(ONE))[0]
+    assert copy == READERS.latest_first(reader, ONE, reader.locate(ONE))[0]
 
 
 def test_where_both_went_on_both_ends_are_there_and_said(home):
@@ -305,7 +305,7 @@ def test_both_ends_of_a_session_in_two_folders_are_there_for_other_agents_too(ho
     reader = READERS[agent]
     session_id = reader.id_of(log)
 
-    assert copy == READERS.longest_first(reader, session_id, reader.locate(session_id))[0]
+    assert copy == READERS.latest_first(reader, session_id, reader.locate(session_id))[0]
     session = reader.read(copy).session
     *_, theirs, ours = [turn.text for turn in session.turns if turn.prompt]
     assert ("in the original", "in the worktree") == (theirs, ours)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from smart_fork.agents.login_variables import noted_variables
+from smart_fork.agents import AGENTS
 from smart_fork.system.call_context import calling
 from tests.smart_fork.world import World
 
@@ -27,7 +27,7 @@ def test_a_person_at_a_terminal_has_the_names_of_variables_noted(run, monkeypatc
         monkeypatch.setattr(stream, "isatty", lambda: at_a_terminal, raising=False)
 
     assert 0 == run("list").code
-    assert (("ANTHROPIC_API_KEY",) if at_a_terminal else ()) == noted_variables("claude")
+    assert (("ANTHROPIC_API_KEY",) if at_a_terminal else ()) == AGENTS.login_of("claude").noted()
 
 
 @pytest.mark.parametrize(("mark", "named"), [("CODEX_THREAD_ID", True), ("CLAUDECODE", False), ("NO_AGENT", False)])

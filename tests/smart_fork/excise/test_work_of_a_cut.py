@@ -17,7 +17,7 @@ from indexer.transcripts import lines
 from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.cuts import cutter as lines_of_cuts
-from smart_fork.agents.cuts.model import is_fixed_field, searchable_texts
+from smart_fork.agents.cuts.transcript import is_fixed_field, searchable_texts
 from smart_fork.excise import Request, check, cut, rollback, text_search
 from smart_fork.excise.cutting import cut as cut_out
 from smart_fork.excise.transcript import load_for_cut

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.safe_files import state_home
 from smart_fork.agents import AGENTS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
+from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.forking import handover_text
 from smart_fork.forking.handover_text import as_session, lost_of, read_neutral, utterances, whence
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
-from smart_fork.agents.copier import stage_transcript
+from smart_fork.agents.storage import Storage
 from smart_fork.errors import NotFound
 from smart_fork.forking.family import parents
 from smart_fork.workers.registry import Registry
@@ -207,7 +207,7 @@ def test_copies_of_a_log_are_one_session(world, shop):
     first = world.claude(shop, "add retry", "Retries")
     worktree = shop / ".worktrees/x"
     worktree.mkdir(parents=True)
-    staged = stage_transcript(world.log_of(first), first, folder_of(worktree)).path
+    staged = Storage.stage(world.log_of(first), first, folder_of(worktree)).path
 
     told = members(first)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.settings import Setting
-from smart_fork.agents.login_variables import note_variables
+from smart_fork.agents import AGENTS
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.preconditions import NotLoggedIn, provisions
 from smart_fork.system.processes import Processes
@@ -72,7 +72,7 @@ def profile(home: Path, **variables: str) -> None:
 
 
 def test_what_a_person_has_set_is_read_from_the_login_shell(given, home):
-    note_variables({"ANTHROPIC_API_KEY": "x", "ANTHROPIC_BASE_URL": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_API_KEY": "x", "ANTHROPIC_BASE_URL": "x"})
     profile(home, ANTHROPIC_API_KEY=SECRET, ANTHROPIC_BASE_URL="http://127.0.0.1:1", ANTHROPIC_MODEL="not-asked-for")
 
     found = given()
@@ -83,14 +83,14 @@ def test_what_a_person_has_set_is_read_from_the_login_shell(given, home):
 
 
 def test_who_has_it_asks_nobody(given, asked):
-    note_variables({"ANTHROPIC_API_KEY": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_API_KEY": "x"})
 
     assert {} == given(ANTHROPIC_API_KEY="x").variables
     assert 0 == asked.shells
 
 
 def test_without_a_login_nothing_starts_and_what_is_missing_is_named(given, home):
-    note_variables({"ANTHROPIC_API_KEY": "x", "ANTHROPIC_BASE_URL": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_API_KEY": "x", "ANTHROPIC_BASE_URL": "x"})
     profile(home, ANTHROPIC_BASE_URL="http://127.0.0.1:1")
 
     with pytest.raises(NotLoggedIn) as refused:
@@ -123,7 +123,7 @@ def test_a_variable_that_codex_settings_name_is_asked_for_without_having_been_se
 
 def test_an_agent_that_is_logged_in_starts_and_what_is_missing_is_said(given, asked):
     asked.logged_in = True
-    note_variables({"ANTHROPIC_BASE_URL": "x", "CLAUDE_CONFIG_DIR": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_BASE_URL": "x", "CLAUDE_CONFIG_DIR": "x"})
 
     (said,) = given().notes
 
@@ -133,7 +133,7 @@ def test_an_agent_that_is_logged_in_starts_and_what_is_missing_is_said(given, as
 
 def test_a_folder_is_never_another_than_the_one_that_is_searched(given, asked, home):
     asked.logged_in = True
-    note_variables({"CLAUDE_CONFIG_DIR": "x"})
+    AGENTS.note_login_variables({"CLAUDE_CONFIG_DIR": "x"})
     profile(home, CLAUDE_CONFIG_DIR="/elsewhere")
 
     assert {} == given().variables
@@ -141,7 +141,7 @@ def test_a_folder_is_never_another_than_the_one_that_is_searched(given, asked, h
 
 def test_what_the_agents_settings_set_is_not_missing(given, asked, home):
     asked.logged_in = True
-    note_variables({"ANTHROPIC_BASE_URL": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_BASE_URL": "x"})
     (home / ".claude").mkdir()
     (home / ".claude/settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "x"}}')
 
@@ -159,7 +159,7 @@ def test_a_login_that_a_keychain_may_hold_is_only_doubted(given, monkeypatch):
 
 
 def test_at_a_persons_own_terminal_the_agent_asks_that_person(given, asked):
-    note_variables({"ANTHROPIC_API_KEY": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_API_KEY": "x"})
 
     assert {} == given(place=HerePlace()).variables
     assert 0 == asked.shells
@@ -214,7 +214,7 @@ def test_what_nobody_came_for_goes_with_the_next(worker, home, monkeypatch):
 
 
 def test_a_window_of_a_persons_own_server_has_what_that_server_has(private_tmux, given):
-    note_variables({"ANTHROPIC_API_KEY": "x"})
+    AGENTS.note_login_variables({"ANTHROPIC_API_KEY": "x"})
     private_tmux("new-session", "-d", "sleep 60")
     private_tmux("set-environment", "-g", "ANTHROPIC_API_KEY", SECRET)
     found = given(place=TmuxPlace(), **{name: os.environ[name] for name in os.environ if "TMUX" in name})

@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.copier import stage_transcript
 from smart_fork.agents.options import Options
+from smart_fork.agents.storage import Storage
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.preconditions import FRESH_SECONDS, AlreadyRuns
 from smart_fork.forking.spawn import check_free, newest_session, session_to_resume
@@ -195,7 +195,7 @@ def test_a_copy_for_a_fork_is_not_what_is_gone_on_with(claude_session, repo, hom
     os.utime(claude_session, (0, 0))
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
-    stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+    Storage.stage(claude_session, SESSION, folder_of(elsewhere))
     assert (folder_of(elsewhere) / claude_session.name).stat().st_mtime > 0
 
     assert claude_session == newest_session(repo, "claude").source_path

@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.forking.handover_text import read_neutral
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.records import pack, unpack
@@ -36,7 +36,7 @@ def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(a
 
         assert shared == [decode(one) for one in data]
         for record, out in zip(records, shared, strict=True):
-            assert record == converter.incoming(out, converter.identity_of(record, place))
+            assert record == converter.incoming(out, place, converter.own_fields(record))
         assert data == [record for one in pack(data) for record in unpack(one.body, one.place.digest)]
         for point in session.branch_points()[-3:]:
             sooner = [encode(converter.outgoing(record, place)) for record in converter.records_of(session, point)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from indexer.transcripts.model import UsedTool
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.sharing.ignore_file import IGNORE_FILE, ignore_rules
 from tests.support.cases import thorough_except_first
@@ -60,7 +60,7 @@ def test_no_pattern_takes_long(tmp_path, pattern, name):
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (5, 5))\n"
         "from indexer.transcripts.model import UsedTool\n"
-        "from smart_fork.agents.record_conversion import HomePlace\n"
+        "from smart_fork.agents.portable_records import HomePlace\n"
         "from smart_fork.sharing.ignore_file import ignore_rules\n"
         "found = ignore_rules(HomePlace(sys.argv[1], '/home/ada'))\n"
         "print(repr(found.named_by(UsedTool('1', '', {'file_path': sys.argv[2]}), sys.argv[1])))\n"

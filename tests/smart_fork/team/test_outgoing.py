@@ -11,7 +11,7 @@ import pytest
 from indexer import log_changes
 from indexer.transcripts.model import Session
 from smart_fork import config
-from smart_fork.agents.record_conversion import HOME, ROOT
+from smart_fork.agents.portable_records import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.sharing.local_logs import ProjectLogs

@@ -15,7 +15,7 @@ from indexer.export import export_path
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
+from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.workers.registry import Registry

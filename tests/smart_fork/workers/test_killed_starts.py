@@ -16,7 +16,7 @@ from shutil import which
 import pytest
 
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.copier import stage_transcript
+from smart_fork.agents.storage import Storage
 from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import is_alive, reconcile, undo_cut_off
 from smart_fork.workers.registry import Registry
@@ -38,7 +38,7 @@ from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import ForkContent, WorkerSpec
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.copier import stage_transcript
+from smart_fork.agents.storage import Storage
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forking.conftest import SystemThatHelps, source_of
 
@@ -204,7 +204,7 @@ def test_a_copy_of_a_killed_start_is_undone_and_one_in_which_somebody_worked_sta
             worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo, maker=2**22 + 1)
             registry.set_copying(worker.id, target)
             registry.add_staged_copy(target, session_id=SESSION, source_path=claude_session)
-            stage_transcript(claude_session, SESSION, target.parent)
+            Storage.stage(claude_session, SESSION, target.parent)
             (target.parent / f".{target.name}.0123456789abcdef.tmp").write_text("half")
             if work:
                 with target.open("a") as file:

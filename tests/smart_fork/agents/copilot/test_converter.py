@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.record_conversion import ROOT, HomePlace
+from smart_fork.agents.portable_records import ROOT, HomePlace
 from tests.indexer.transcripts.records import FIXTURES
-from tests.smart_fork.sharing.test_record_conversion import session_of
+from tests.smart_fork.sharing.test_portable_records import session_of
 from tests.support.cases import parametrize_subtests
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")

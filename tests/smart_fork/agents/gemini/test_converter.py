@@ -9,11 +9,11 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
+from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
 from tests.indexer.transcripts.records import FIXTURES, read_gemini
-from tests.smart_fork.sharing.test_record_conversion import NEW, session_of
+from tests.smart_fork.sharing.test_portable_records import NEW, session_of
 from tests.support.cases import parametrize_subtests
 
 HERE, THERE = HomePlace("/home/ada/shop", "/home/ada"), HomePlace("/Users/bob/shop", "/Users/bob")

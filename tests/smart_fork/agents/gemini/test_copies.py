@@ -12,8 +12,9 @@ import pytest
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import Excerpt, NewSession, second_name
+from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.gemini.log_files import GeminiAdapter, project_for
+from smart_fork.agents.storage import Storage
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.budget_parts import costs
 from smart_fork.system.processes import Machine, Processes
@@ -167,10 +168,10 @@ def test_a_second_name_is_of_the_same_file_and_takes_no_other_s_place(home):
     name = log.with_name(f"session-2026-07-03T10-00-{SESSION}.jsonl")
 
     for _ in range(2):
-        second_name(log, name)
+        Storage.add_path(log, name)
     assert log.samefile(name)
     name.unlink()
     name.write_text("another")
     with pytest.raises(ForkRefused, match="Another version"):
-        second_name(log, name)
+        Storage.add_path(log, name)
     assert name.read_text() == "another"

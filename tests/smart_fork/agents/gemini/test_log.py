@@ -174,14 +174,14 @@ def test_of_a_resumed_session_the_empty_file_beside_it_is_not_meant(home):
 
 def test_a_log_with_two_names_is_one_under_the_one_that_stays(home):
     log = gemini_log(home, spoken("user", "u", "one"))
-    lasting = AGENTS["gemini"].storage.resumed(log, SESSION, Path(CWD))
+    lasting = AGENTS["gemini"].storage.second_path(log, SESSION, Path(CWD))
     lasting.hardlink_to(log)
     reader = GeminiAdapter()
 
     assert lasting.name == f"session-2026-07-01T10-00-{SESSION}.jsonl"
     assert [file.path for file in reader.discover()] == [lasting] == list(reader.locate(SESSION))
     assert (reader.log_at(str(log)), reader.log_at(str(lasting)).path) == (None, lasting)
-    assert AGENTS["gemini"].storage.resumed(lasting, SESSION, Path(CWD)) is None
+    assert AGENTS["gemini"].storage.second_path(lasting, SESSION, Path(CWD)) is None
 
 
 def test_a_person_is_told_a_command_that_loses_nothing(home):
@@ -189,7 +189,7 @@ def test_a_person_is_told_a_command_that_loses_nothing(home):
     reader = GeminiAdapter()
     assert reader.resume_command(SESSION) == ("smart-fork", "resume", SESSION)
 
-    log.rename(AGENTS["gemini"].storage.resumed(log, SESSION, Path(CWD)))
+    log.rename(AGENTS["gemini"].storage.second_path(log, SESSION, Path(CWD)))
 
     assert reader.resume_command(SESSION) == ("gemini", "--resume", SESSION)
 

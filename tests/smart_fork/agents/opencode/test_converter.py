@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from smart_fork.agents.opencode.session_reader import document_at
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
+from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
@@ -81,13 +81,13 @@ def test_a_session_is_read_on_another_machine_as_it_was(path, identity, tmp_path
 @pytest.mark.parametrize("identity", thorough_except_first(ALL, 2))
 def test_a_message_comes_back_as_it_was_with_its_own_identity(path, identity):
     for message in document_at(path / identity)["messages"]:
-        known = FORMS.identity_of(message, HERE)
-        back = FORMS.incoming(FORMS.outgoing(message, HERE), known)
+        known = FORMS.own_fields(message)
+        back = FORMS.incoming(FORMS.outgoing(message, HERE), HERE, known)
         shared = FORMS.sent(message)
         assert [part["id"] for part in message["parts"] if part["type"] != "patch"] == [
             one["id"] for one in back["parts"]
         ]
-        assert {name: message["info"][name] for name in known.fields["info"]} | shared["info"] == back["info"]
+        assert {name: message["info"][name] for name in known["info"]} | shared["info"] == back["info"]
         assert shared == FORMS.sent(back)
 
 

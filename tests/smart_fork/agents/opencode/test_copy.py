@@ -11,7 +11,7 @@ import pytest
 
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import Excerpt, MergedCopy, NewSession
+from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.forking.budget_parts import costs
@@ -140,7 +140,8 @@ def distilled(path, *parts):
         end = len(read.turns) - 1
         excerpt = Excerpt(frozenset(kept), end, told, (10,) * (end + 1), frozenset(kept) & {1})
         copies.append(AGENTS.copier_of("opencode").copy(read, excerpt, NEW))
-    return json.loads(b"\n".join(MergedCopy(copies)))
+    first, *first.following = copies
+    return json.loads(b"\n".join(first))
 
 
 def read_back(folder, made):

@@ -51,7 +51,7 @@ def test_a_session_that_was_answered_waits_and_one_that_failed_says_why(path):
         AGENTS.tail_of("opencode").activity(path / FAILED, ""),
     )
 
-    assert Activity("idle", "2026-11-23T00:07:24.611Z", 2819) == answered
+    assert Activity("idle", 2819, at="2026-11-23T00:07:24.611Z") == answered
     assert ("idle", "asked to fail") == (failed.status, failed.problem)
 
 

@@ -45,11 +45,11 @@ def test_a_permission_that_is_asked_for_is_a_question():
 
 def test_a_key_or_what_it_has_stored_logs_it_in(home):
     login, processes = AGENTS.login_of("opencode"), Processes()
-    assert Program.standing(login, {}, "opencode", processes).logged_in is None
-    assert Program.standing(login, {"OPENAI_API_KEY": "x"}, "opencode", processes).logged_in is True
+    assert Program.login_state(login, {}, "opencode", processes).logged_in is None
+    assert Program.login_state(login, {"OPENAI_API_KEY": "x"}, "opencode", processes).logged_in is True
     stored = Path.home() / ".local/share/opencode/auth.json"
     stored.parent.mkdir(parents=True)
     stored.write_text("{}")
 
-    assert Program.standing(login, {}, "opencode", processes).logged_in is True
+    assert Program.login_state(login, {}, "opencode", processes).logged_in is True
     assert set() == set(login.required()) | login.settled()

@@ -12,7 +12,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.opencode.session_writer import usual_model
-from smart_fork.agents.record_conversion import HomePlace, Utterance
+from smart_fork.agents.portable_records import HomePlace, Utterance
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.handover_text import as_session
 from tests.smart_fork.agents.opencode import database

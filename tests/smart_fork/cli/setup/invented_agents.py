@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from smart_fork.agents.agent import Agent, ProgramSpec
-from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, PermissionRules
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.mcp_registration import NAME, JsonRegistration
 
 
 class OneFileHooks(Hooks):
@@ -29,8 +30,8 @@ class OneFileRegistration(JsonRegistration):
     def skills(self) -> Path:
         return Path.home() / ".agents" / "skills"
 
-    def allowing(self, tools):
-        return PermissionRules(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))
+    def permission_rules(self, tools):
+        return tuple(f"mcp__{NAME}__{tool}" for tool in tools)
 
 
 class OneFile(Agent):

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.settings import JsonRegistration
+from smart_fork.agents.mcp_registration import JsonRegistration
 
 CODEX_TOML = (
     '# my settings\nmodel = "gpt-5"   # the big one\nnotify = [\n  "say", # loud\n]\n\n[mcp_servers.other]\ncommand = "other"\n'

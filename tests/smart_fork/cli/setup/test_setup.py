@@ -16,7 +16,6 @@ from subprocess import PIPE
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login_variables import noted_variables
 from smart_fork.cli import setup as setup_command
 from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings, plan
@@ -67,12 +66,12 @@ def test_the_names_of_the_variables_that_log_the_agents_in_are_noted_with_a_yes(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-secret")
     monkeypatch.setenv("CODEX_API_KEY", "a-secret")
 
-    assert (2, ()) == (setup().code, noted_variables("claude"))
+    assert (2, ()) == (setup().code, AGENTS.login_of("claude").noted())
     assert 0 == setup("--yes").code
 
     assert (("ANTHROPIC_API_KEY",), ("CODEX_API_KEY",)) == (
-        noted_variables("claude"),
-        noted_variables("codex"),
+        AGENTS.login_of("claude").noted(),
+        AGENTS.login_of("codex").noted(),
     )
 
 

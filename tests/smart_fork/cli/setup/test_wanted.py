@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.settings import UnsuitableError
+from smart_fork.agents.mcp_registration import UnsuitableError
 from smart_fork.cli import setup as setup_command
 from smart_fork.cli.setup import plan, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
@@ -107,7 +107,7 @@ def test_an_agent_that_never_asks_needs_no_rule(setup, world):
     shown = setup("--dry-run", "--agent", "codex", "--allow-reading")
 
     assert "Codex does not ask before read-only tools" in " ".join(shown.out.split())
-    assert None is AGENTS.registration_of("codex").allowing(tool_permission.tools())
+    assert () == AGENTS.registration_of("codex").permission_rules(tool_permission.tools())
 
 
 def test_out_of_settings_that_have_changed_since_only_our_rules_are_taken(setup, world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.sharing.canonical import encode
 from smart_fork.team.server.search import index_session
 from tests.indexer.transcripts.records import assistant, use, user

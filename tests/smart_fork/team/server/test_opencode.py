@@ -13,7 +13,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
+from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.team.server.test_two_people import said, second_machine  # noqa: F401
 from tests.smart_fork.team.server.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, later

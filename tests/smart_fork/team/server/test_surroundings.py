@@ -143,7 +143,7 @@ search.embed_questions = lambda texts: None  # which has a test of its own
 processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS
-from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.agents.portable_records import HomePlace
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import encode
 from smart_fork.team import records

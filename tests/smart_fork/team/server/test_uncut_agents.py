@@ -18,7 +18,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
+from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
 from smart_fork.sharing.withdrawal import is_rewritten
 from tests.smart_fork.team.server.test_two_people import said
 from tests.smart_fork.team.server.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having

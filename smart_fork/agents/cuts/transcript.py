@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
@@ -12,6 +13,8 @@ from indexer.lazy import dataclass
 from indexer.transcripts.model import Role, Session
 from indexer.values import Value
 
+#: False while only prompts get previews (see `Transcript.only_prompts_previewed`).
+ALL_PREVIEWED = ContextVar("all turns have previews", default=True)
 #: The name of the transcript's agent.
 Tool = str
 
@@ -104,7 +107,7 @@ class TranscriptTurn:
 
     @property
     def told_again(self) -> str:
-        """The id of the message that this turn, an event for the screen, repeats; else empty."""
+        """The id of the message that this turn repeats as an event for the screen; empty for other turns."""
         named = (key.removeprefix("turn:") for key in self.repeats if key.startswith("turn:"))
         return next(named, "") if self.role == "system" else ""
 
@@ -147,6 +150,16 @@ class Transcript:
     numbers: tuple[int | None, ...] = ()
     conversation: Session | None = None
 
+    @staticmethod
+    @contextmanager
+    def only_prompts_previewed() -> Iterator[None]:
+        """Within this context, load transcripts with previews of prompts only: masking all tool output is slow."""
+        before = ALL_PREVIEWED.set(False)
+        try:
+            yield
+        finally:
+            ALL_PREVIEWED.reset(before)
+
     @property
     def own(self) -> tuple[TranscriptTurn, ...]:
         """The turns in the session's own file."""
@@ -184,7 +197,7 @@ PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_fixed_field(name: str, value: object) -> bool:
-    """Return True for an id, a signature or encrypted data (not for an object ``data``): never searched or changed."""
+    """Return True for a field that is never searched or changed: ids, signatures, ``data`` (unless an object)."""
     return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
         "signature"
     )

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import orjson
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cuts.model import MAX_DEPTH, PATH_FIELDS, is_fixed_field
+from smart_fork.agents.codec import Codec, Record, only
+from smart_fork.agents.cuts.transcript import MAX_DEPTH, PATH_FIELDS, is_fixed_field
 
 #: Replacements of the project's root and the home. The third escapes these characters in a person's text.
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"
@@ -28,6 +28,9 @@ _MARKED = re.compile(f"{LITERAL}({_MARKS})|{ROOT}|{HOME}")
 _BEGINS = r"(?:(?<=://)|(?<=\\[bfnrt])|(?<= [ab])|(?<![\w.~%+@/\\-]))"
 #: It ends before any character that would make another name of it. The full stop of a sentence would not.
 _ENDS = r"(?![\w~%+@-]|\.+[\w~%+@-])"
+
+
+NO_FIELDS: Record = {}
 
 
 class HomePlace(NamedTuple):
@@ -41,16 +44,18 @@ class HomePlace(NamedTuple):
         """Return the place of a project in the home of the current user."""
         return cls(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
 
+    def shortened(self, text: str) -> str:
+        """Return a text with "." for the root and "~" for the home, for people."""
+        return self.readable(_to_marks(self)(text)).replace(LITERAL, "")
 
-class Identity(NamedTuple):
-    """The data with which a shared record is restored on this machine: root, home, and the removed fields."""
-
-    place: HomePlace
-    fields: Mapping[str, Any]
+    @staticmethod
+    def readable(shared: str) -> str:
+        """Return a shared text with "." and "~" instead of the marks for root and home."""
+        return shared.replace(ROOT, ".").replace(HOME, "~")
 
 
 class TargetSession(NamedTuple):
-    """The session into which converted records are written. `forked_from` is their session, if it becomes a fork."""
+    """The session that converted records are written into. `forked_from` is their former session, if forked."""
 
     session_id: str
     place: HomePlace
@@ -68,7 +73,7 @@ class Utterance(NamedTuple):
 class Image(NamedTuple):
     """An image or other document in a record: its kind, its size in bytes, and a function `instead`.
 
-    `instead` takes the text of a note, and returns the note in the form that can replace the image in a record.
+    `instead(note)` returns the object with a note that replaces the image in a record.
     """
 
     kind: str
@@ -116,12 +121,12 @@ class Converter(Codec):
             identity = record.get("uuid")
             if becomes.forked_from:
                 fields["forkedFrom"] = {"sessionId": becomes.forked_from, "messageUuid": identity}
-            yield self.incoming(record, Identity(becomes.place, fields))
+            yield self.incoming(record, becomes.place, fields)
             parent = identity if isinstance(identity, str) else parent
 
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these shared records (see `outgoing`)."""
+        """Yield the log of a new session with these shared records (made by `outgoing`)."""
 
     @abstractmethod
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
@@ -145,7 +150,7 @@ class Converter(Codec):
         """Return the image in an object of a record; `None` if it has none."""
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Return a record with `change` applied to each part: itself if nothing changed, `None` without parts."""
+        """Return a record with `change` applied to each part (`None` drops the part); `None` if no part is left."""
         return record
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
@@ -167,20 +172,20 @@ class Converter(Codec):
         kept = self.without_thoughts(kept, lambda _: True)
         return None if kept is None else self.untied(kept)
 
-    def identity_of(self, record: Record, place: HomePlace) -> Identity:
-        """Return the fields and paths that `outgoing` removes from this record, for `incoming`."""
-        return Identity(place, {name: record[name] for name in self.taken if name in record})
+    def own_fields(self, record: Record) -> Record:
+        """Return the fields of this record that `outgoing` removes, for `incoming`."""
+        return only(record, self.taken)
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
         """Return a record for sharing: without its session's id and place, with marks for paths of root and home."""
         return self._changed(record, _to_marks(place), _signs(place))
 
-    def incoming(self, record: Record, identity: Identity) -> Record:
-        """Return a shared record in the form of this machine: with the fields in `identity`, and paths for marks."""
-        return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
+    def incoming(self, record: Record, place: HomePlace, own: Record = NO_FIELDS) -> Record:
+        """Return a shared record in the form of this machine: with the fields `own`, and the paths of `place`."""
+        return self._changed(record, _from_marks(place), _signs(None)) | own
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without its `taken` fields, with `change` applied to its paths. Most only have ``cwd``."""
+        """Return a record without its `taken` fields, with `change` applied to the paths in it."""
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
         if _names(kept | dict.fromkeys(where, ""), signs):
@@ -204,7 +209,7 @@ class Converter(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return the paths and marks without which a JSON record needs no change; `None` if they cannot be encoded."""
+    """Return the paths and marks in JSON; `None` if not encodable. A record with none of them needs no change."""
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
     except orjson.JSONEncodeError:

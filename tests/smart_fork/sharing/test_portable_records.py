@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, HomePlace, Identity, TargetSession
+from smart_fork.agents.portable_records import HOME, LITERAL, ROOT, HomePlace, TargetSession
 from smart_fork.errors import Usage
 from smart_fork.forking.record_masking import RecordMasker
 from smart_fork.sharing.canonical import encode
@@ -83,7 +83,7 @@ def text_of(text: str, place: HomePlace = HERE) -> str:
 def test_every_record_comes_back_as_it_was_with_its_own_identity(agent, log):
     converter = AGENTS.converter_of(agent)
     for record in records_in(log):
-        assert record == converter.incoming(shared(agent, record), converter.identity_of(record, HERE))
+        assert record == converter.incoming(shared(agent, record), HERE, converter.own_fields(record))
 
 
 @parametrize_subtests(("agent", "log"), LOGS)
@@ -145,12 +145,12 @@ TEXT = st.lists(
 def test_any_text_comes_back_as_it_was(text, place):
     converter = AGENTS.converter_of(SHARED[0])
 
-    assert {text: text} == converter.incoming(converter.outgoing({text: text}, place), Identity(place, {}))
+    assert {text: text} == converter.incoming(converter.outgoing({text: text}, place), place)
 
 
 @given(TEXT)
 def test_what_somebody_sent_is_read_whatever_marks_are_in_it(text):
-    read = AGENTS.converter_of(SHARED[0]).incoming({"text": text, "kept": "x"}, Identity(THERE, {}))
+    read = AGENTS.converter_of(SHARED[0]).incoming({"text": text, "kept": "x"}, THERE)
 
     assert {"text", "kept"} == read.keys()
     assert (True, "x") == (isinstance(read["text"], str), read["kept"])
@@ -166,7 +166,7 @@ def test_paths_become_those_of_the_other_machine():
     converter = AGENTS.converter_of("claude")
     record = {"cwd": "/home/ada/shop/web", "files": {"/home/ada/shop/a.py": ["/home/ada/.cache"]}}
 
-    there = converter.incoming(converter.outgoing(record, HERE), Identity(THERE, {}))
+    there = converter.incoming(converter.outgoing(record, HERE), THERE)
 
     assert {"cwd": "/Users/bob/src/shop/web", "files": {"/Users/bob/src/shop/a.py": ["/Users/bob/.cache"]}} == there
 
@@ -188,9 +188,7 @@ def test_thoughts_and_what_ties_records_together_stay_as_they_are(part):
 def test_what_a_server_says_of_whose_a_record_is_does_not_count():
     record = {"uuid": "a", "sessionId": "evil", "forkedFrom": {"sessionId": "evil"}, "logicalParentUuid": "evil"}
 
-    assert {"uuid": "a", "sessionId": NEW} == AGENTS.converter_of("claude").incoming(
-        record, Identity(THERE, {"sessionId": NEW})
-    )
+    assert {"uuid": "a", "sessionId": NEW} == AGENTS.converter_of("claude").incoming(record, THERE, {"sessionId": NEW})
 
 
 def test_an_agent_whose_records_are_not_shared_is_said_so():

@@ -1,28 +1,18 @@
-"""smart-fork in an agent's settings: the entry of its MCP server, its hooks, and the agent's login.
-
-For hooks, smart-fork writes either a handler for each event into a JSON settings file, beside other handlers, or a hook
-file of its own. Only names of login variables are stored and shown, never their values.
-"""
+"""The registration of smart-fork's MCP server in an agent's settings."""
 
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from shutil import which
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from indexer.lazy import dataclass
-from indexer.values import dict_in, json_at
 from smart_fork import json_edit
 from smart_fork.agents.description import AgentFacet
 from smart_fork.errors import SmartForkError
-
-if TYPE_CHECKING:
-    from smart_fork.system.processes import Completed
 
 #: The name of our server in the agents' settings.
 NAME = "smart-fork"
@@ -33,13 +23,6 @@ class UnsuitableError(SmartForkError):
 
     code = "unsuitable_settings"
     usual_hint = "Correct the file by hand."
-
-
-class PermissionRules(NamedTuple):
-    """The rules that let an agent call tools without asking, and the settings file that the rules belong in."""
-
-    path: Path
-    rules: tuple[str, ...]
 
 
 class Registration(AgentFacet, ABC):
@@ -82,9 +65,13 @@ class Registration(AgentFacet, ABC):
         """Return the folder of a person's skills that the agent reads; `None` if it reads none."""
         return self.home() / "skills"
 
-    def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        """Return the rules with which the agent calls `tools`, which only read, without asking; `None`: none needed."""
-        return None
+    def permission_file(self) -> Path:
+        """Return the path of the settings file that has `permission_rules`."""
+        return self.path()
+
+    def permission_rules(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """Return the rules that let the agent call `tools` (read-only) without asking; empty if it needs no rules."""
+        return ()
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the command words of a server's entry; empty if it has none, such as one with an address."""
@@ -116,7 +103,7 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """Return the settings `text` with smart-fork's `entry`. No other byte changes, except one line end.
+        """Return the settings `text` with smart-fork's `entry`. All other bytes stay, except for one line end.
 
         Raises:
             UnsuitableError: The entry cannot be put there safely.
@@ -227,144 +214,3 @@ class JsonRegistration(Registration):
     def _entry(self, text: str) -> json_edit.JsonItem | None:
         servers = json_edit.member(text, json_edit.root(text), self.servers)
         return json_edit.member(text, servers.value, NAME) if servers else None
-
-
-#: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
-TIMEOUT = 3
-
-
-class Hooks(AgentFacet):
-    """Knows an agent's hooks: commands that it runs at events. The defaults are for agents without hooks."""
-
-    #: The events at which it runs our command; none for a file of our own.
-    events: tuple[str, ...] = ()
-    #: The tools that edit files, as a pattern of the agent's, if the model gets what our command prints before them.
-    edits: str = ""
-    #: The event after a command that failed, and the tools that run commands, if the model gets what is printed then.
-    failures: tuple[str, str] = ("", "")
-    #: `True` if the model gets what our command prints at a prompt, in Claude Code's form.
-    recalls: bool = True
-    #: The most processes of the agent, each started by the other. A script installed by npm is one.
-    processes: int = 2
-    #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.hints` knows.
-    begun: tuple[str, ...] = ()
-
-    #: The settings file in the agent's own folder.
-    file: str = "settings.json"
-
-    def path(self) -> Path:
-        """Return the path of the file with the agent's hooks."""
-        return self.of.home.folder() / self.file
-
-    def content(self, command: Sequence[str]) -> str | None:
-        """Return the text of smart-fork's own hook file, which passes each event on stdin to `command`.
-
-        `None` if the agent has hooks in its settings instead. If `command` no longer exists, the hook file does
-        nothing. Its first line, by which smart-fork recognizes the file, never changes.
-        """
-        return None
-
-    def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the file in which the agent notes trusted hooks, its text, and its text without smart-fork's.
-
-        `None` if it has none of smart-fork's hooks. `left` is the text of the hooks file without smart-fork's hooks.
-
-        Raises:
-            OSError, ValueError: The settings cannot be read or are not understood.
-        """
-        return None
-
-    def handler(self, command: str) -> dict[str, Any]:
-        """Return the settings entry of a hook that runs the shell command `command`."""
-        return {"type": "command", "command": command, "timeout": TIMEOUT}
-
-    def notes(self, text: str) -> Iterator[str]:
-        """Yield the reasons why the agent does not run hooks with the settings in `text`, in Claude Code's format."""
-        if self.events and json.loads(text).get("disableAllHooks") is True:
-            yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
-
-    def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the event that the agent passed to a hook, with Claude Code's names and values."""
-        return said
-
-    def in_background(self, runner: Sequence[str] | None) -> bool:
-        """Return True if the process `runner` (a command line, `None` if unknown) runs hooks of several terminals.
-
-        Its environment does not tell the session. An agent with such a process has a module `daemon`;
-        `smart_fork.hooks` looks for the module's file without importing anything.
-        """
-        return False
-
-
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True, slots=True)
-class LoginState:
-    """The login state of an agent (`None` if unknown), and the required variables that are not set."""
-
-    logged_in: bool | None
-    lacks: tuple[str, ...] = ()
-
-
-class Login(AgentFacet):
-    """Knows how one agent logs in."""
-
-    #: The command with which a person logs in permanently.
-    command: str
-    #: The file in the agent's own folder that a login leaves.
-    stored: ClassVar[str] = ""
-
-    #: Variables of which any one is a login, and those that select a method or a server.
-    keys: ClassVar[tuple[str, ...]] = ()
-    beside: ClassVar[tuple[str, ...]] = ()
-    #: The command that says whether it is logged in, and the pattern of that command in the program's help.
-    status: ClassVar[tuple[str, ...]] = ()
-    listed: ClassVar[str] = ""
-
-    @property
-    def folder(self) -> str:
-        """The variable that names the agent's own folder; for a started agent, the folder with its session."""
-        return self.of.home.variable
-
-    def has_stored(self, name: str) -> bool:
-        """Return True if the agent's own folder has a file with this name."""
-        return bool(name) and (self.of.home.folder() / name).is_file()
-
-    def settings(self) -> dict[str, Any]:
-        """Return the agent's own settings in JSON; empty if there are none."""
-        return dict_in(json_at(self.of.home.folder() / "settings.json"))
-
-    def auth(self) -> dict[str, Any]:
-        """Return the part of the settings that selects the login method, in Gemini CLI and Qwen Code."""
-        return table(table(self.settings(), "security"), "auth")
-
-    def variables(self) -> tuple[str, ...]:
-        """Return the variables that decide how the agent logs in and to which server, without the folder's."""
-        return (*self.keys, *self.beside)
-
-    def settled(self) -> frozenset[str]:
-        """Return the login variables that the agent's own settings set, whatever the environment has."""
-        return frozenset()
-
-    def required(self) -> tuple[str, ...]:
-        """Return the login variables that the agent's settings all require; empty if one of several is enough."""
-        return ()
-
-    def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Return True if `env` or a file shows that the agent is logged in, so that it need not be run."""
-        return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
-
-    def answered(self, said: Completed) -> bool | None:
-        """Return True if the status command's output says that the agent is logged in; `None` if it is unclear."""
-        return None
-
-
-def is_variable(value: object) -> bool:
-    """Return True if a value can be the name of an environment variable."""
-    return isinstance(value, str) and _VARIABLE_NAME.fullmatch(value) is not None
-
-
-def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in the field `name` of settings; empty if there is none."""
-    return dict_in(settings.get(name))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import write_new
-from smart_fork.agents import copier
+from smart_fork.agents import storage
 from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
-from smart_fork.agents.copier import stage_transcript
+from smart_fork.agents.storage import Storage
 from smart_fork.errors import ForkRefused, NotFound
 from tests.smart_fork.forks import SESSION, snapshot
 
@@ -33,7 +33,7 @@ def test_a_transcript_is_copied_into_the_targets_folder_and_its_source_is_not_to
     """F-095, F-099, F-101."""
     before = snapshot(claude_session.parent)
 
-    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+    staged = Storage.stage(claude_session, SESSION, folder_of(elsewhere))
 
     assert folder_of(elsewhere) / f"{SESSION}.jsonl" == staged.path
     assert claude_session.read_bytes() == staged.path.read_bytes()
@@ -43,18 +43,18 @@ def test_a_transcript_is_copied_into_the_targets_folder_and_its_source_is_not_to
 
 
 def test_a_transcript_that_is_there_is_left_alone(claude_session, repo):
-    staged = stage_transcript(claude_session, SESSION, folder_of(repo))
+    staged = Storage.stage(claude_session, SESSION, folder_of(repo))
 
     assert (claude_session, ()) == (staged.path, staged.created)
 
 
 def test_an_identical_copy_is_fine(claude_session, elsewhere):
     """F-101."""
-    first = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+    first = Storage.stage(claude_session, SESSION, folder_of(elsewhere))
 
     assert ((first.path,), ()) == (
         first.created,
-        stage_transcript(claude_session, SESSION, folder_of(elsewhere)).created,
+        Storage.stage(claude_session, SESSION, folder_of(elsewhere)).created,
     )
 
 
@@ -65,12 +65,12 @@ def test_an_identical_copy_is_fine(claude_session, elsewhere):
 )
 def test_a_different_copy_is_never_overwritten(claude_session, elsewhere, change):
     """F-101: even if the different copy is a continuation."""
-    path = stage_transcript(claude_session, SESSION, folder_of(elsewhere)).path
+    path = Storage.stage(claude_session, SESSION, folder_of(elsewhere)).path
     path.write_bytes(change(path.read_bytes()))
     before = snapshot(path.parent)
 
     with pytest.raises(ForkRefused, match="already there") as caught:
-        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+        Storage.stage(claude_session, SESSION, folder_of(elsewhere))
 
     assert before == snapshot(path.parent)
     assert "worktree" in caught.value.hint
@@ -84,7 +84,7 @@ def test_a_link_in_the_targets_place_is_neither_followed_nor_replaced(claude_ses
     (folder_of(elsewhere) / f"{SESSION}.jsonl").symlink_to(victim)
 
     with pytest.raises(ForkRefused):
-        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+        Storage.stage(claude_session, SESSION, folder_of(elsewhere))
 
     assert "mine" == victim.read_text()
 
@@ -92,7 +92,7 @@ def test_a_link_in_the_targets_place_is_neither_followed_nor_replaced(claude_ses
 def test_a_source_that_is_gone_is_an_error_before_anything_is_made(home, elsewhere):
     """F-102."""
     with pytest.raises(NotFound, match="gone"):
-        stage_transcript(home / "no.jsonl", SESSION, folder_of(elsewhere))
+        Storage.stage(home / "no.jsonl", SESSION, folder_of(elsewhere))
 
     assert not folder_of(elsewhere).exists()
 
@@ -107,16 +107,16 @@ def test_the_folder_beside_the_transcript_comes_along_without_its_links(claude_s
     (beside / "out").symlink_to(tmp_path, target_is_directory=True)
     os.mkfifo(beside / "fifo")
 
-    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+    staged = Storage.stage(claude_session, SESSION, folder_of(elsewhere))
 
     copy = staged.path.with_suffix("")
     assert {"tool-results/1.txt"} == set(snapshot(copy))
     assert (0o600, 0o700) == (mode(copy / "tool-results/1.txt"), mode(copy / "tool-results"))
-    assert () == stage_transcript(claude_session, SESSION, folder_of(elsewhere)).created
+    assert () == Storage.stage(claude_session, SESSION, folder_of(elsewhere)).created
 
     (copy / "tool-results/1.txt").write_text("other")
     with pytest.raises(ForkRefused):
-        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+        Storage.stage(claude_session, SESSION, folder_of(elsewhere))
     assert "other" == (copy / "tool-results/1.txt").read_text()
 
 
@@ -124,7 +124,7 @@ def test_what_was_staged_can_be_taken_away_again(claude_session, elsewhere):
     (claude_session.with_suffix("") / "subagents").mkdir(parents=True)
     (claude_session.with_suffix("") / "subagents/a.jsonl").write_text("{}\n")
 
-    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+    staged = Storage.stage(claude_session, SESSION, folder_of(elsewhere))
     staged.undo()
 
     assert [] == list(folder_of(elsewhere).iterdir())
@@ -145,23 +145,23 @@ def test_a_full_disk_leaves_nothing(claude_session, elsewhere, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+        Storage.stage(claude_session, SESSION, folder_of(elsewhere))
 
     assert [] == list(folder_of(elsewhere).iterdir())
 
 
 def test_a_log_that_the_agent_is_writing_is_copied_as_it_was(claude_session, elsewhere, monkeypatch):
     size = claude_session.stat().st_size
-    real = copier._pieces
+    real = storage._pieces
 
     def growing(file, size):
         with claude_session.open("ab") as log:
             log.write(b"x" * 100)
         yield from real(file, size)
 
-    monkeypatch.setattr(copier, "_pieces", growing)
+    monkeypatch.setattr(storage, "_pieces", growing)
 
-    assert size == stage_transcript(claude_session, SESSION, folder_of(elsewhere)).path.stat().st_size
+    assert size == Storage.stage(claude_session, SESSION, folder_of(elsewhere)).path.stat().st_size
 
 
 def test_a_file_appears_complete_or_not_at_all(tmp_path):
@@ -206,7 +206,7 @@ def test_of_many_writers_one_wins_and_the_others_change_nothing(tmp_path, monkey
 
 def test_a_copy_is_the_same_session_for_the_reader(claude_session, elsewhere):
     """F-103."""
-    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
+    staged = Storage.stage(claude_session, SESSION, folder_of(elsewhere))
     adapter = ClaudeAdapter()
 
     assert {claude_session, staged.path} == set(adapter.locate(SESSION))
