@@ -11,7 +11,7 @@ from mcp import Client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from smart_fork.cli.mcp_handshake import CATALOGUE
-from smart_fork.server import FEW, create_server
+from smart_fork.server import FEW, Server
 
 
 def catalogue() -> dict[str, Any]:
@@ -24,9 +24,9 @@ def catalogue() -> dict[str, Any]:
 
 
 async def _asked() -> dict[str, Any]:
-    async with Client(create_server(everything=True), mode="auto") as client:
+    async with Client(Server(everything=True), mode="auto") as client:
         discovered = await client.session.send_discover(LATEST_MODERN_VERSION)
-    async with Client(create_server(everything=True), mode="legacy") as client:
+    async with Client(Server(everything=True), mode="legacy") as client:
         tools, prompts, server = await client.list_tools(), await client.list_prompts(), client.server_info
         resources, templates = await client.list_resources(), await client.list_resource_templates()
         if server is None:

@@ -90,7 +90,7 @@ def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
 
 
 def quotation(text: str, characters: int) -> Masked:
-    """Prepare a text to be quoted in quotation marks or an XML-like element: one line, without brackets and quotes."""
+    """Prepare a text to be put between quotation marks or tags: one masked line, without brackets and quotes."""
     line = " ".join(printable(mask(text)).split())
     return shorten(mask(line.translate(_PLAIN_MARKS)), characters)
 
@@ -105,7 +105,7 @@ def _visible(character: str) -> str:
 
 
 def shown(value: object) -> Masked:
-    """Write a value as JSON to be repeated in an error message: masked and shortened."""
+    """Write an invalid value as JSON for an error message, masked and shortened."""
     return quoted(json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -145,7 +145,7 @@ _STAGE_TITLES = {
 class Stage:
     """The progress of one stage of long work, such as embedding: `done` of `total` steps.
 
-    `before` steps were done at the time `began`, when the stage started or resumed.
+    `before` of them were done already at the time `began` (in seconds), when the stage started or resumed.
     """
 
     name: str

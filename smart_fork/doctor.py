@@ -52,7 +52,7 @@ RUN_INDEX = "Run `smart-fork index run`."
 
 @value
 class Check(Value):
-    """The result of checking one part. A missing `optional` part, such as tmux, is no failure."""
+    """The result of checking one part of the installation. If it is `optional`, such as tmux, it may be missing."""
 
     name: str
     ok: bool
@@ -185,7 +185,7 @@ def _project() -> Iterator[Check]:
     yield Check("project", ok=True, detail=printable(detail), optional=True)
 
 
-def _here() -> list[AgentAdapter]:
+def _agents_in_use() -> list[AgentAdapter]:
     """Return the agents in use; if there are none, all agents that smart-fork can start.
 
     An agent that smart-fork can only read counts as used if it has logs.
@@ -197,7 +197,7 @@ def _here() -> list[AgentAdapter]:
 
 
 def _logs() -> Iterator[Check]:
-    for agent in _here():
+    for agent in _agents_in_use():
         name, count = f"{agent.name} sessions", sum(1 for _ in agent.discover())
         if why := agent.unread():
             yield Check(name, ok=False, detail="none can be read", next_step=printable(why), optional=True)
@@ -248,9 +248,8 @@ def _formats() -> Iterator[Check]:
     """Report logs of agent versions newer than the tested ones, and the share of unknown records."""
     found: dict[Agent, Understood] = {}
     with known_index() as store:
-        found.update(
-            {AGENTS[name]: logs for name, logs in store.understood().items() if name in AGENTS} if store else {}
-        )
+        understood = store.understood() if store else {}
+        found |= {AGENTS[name]: logs for name, logs in understood.items() if name in AGENTS}
     step = "Update smart-fork. Until then, it skips the records that it does not know."
     for agent, logs in found.items():
         newer = [version for version in logs.versions if agent.compared(version) == "newer"]
@@ -357,7 +356,7 @@ def _query(embedder: Embedder) -> Iterator[Check]:
 
 
 def _programs(processes: Processes) -> Iterator[Check]:
-    for agent in _here():
+    for agent in _agents_in_use():
         if not (known := AGENTS[agent.name]).command:
             continue
         program = Program.of(agent.name, processes)

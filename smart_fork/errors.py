@@ -124,7 +124,7 @@ class NotAuthenticated(SmartForkError):
 
 
 class WrongVerb(SmartForkError):
-    """An action that the session does not allow to this caller."""
+    """An action that this caller may not do with the session, or a project that belongs to others."""
 
     code = "forbidden"
     exit_code = 4
@@ -132,7 +132,7 @@ class WrongVerb(SmartForkError):
 
 
 class Conflict(SmartForkError):
-    """A session on the server that has changed, to the records with this `count` and `digest`, since it was seen."""
+    """A session on the server that has changed since the client saw it: to `count` records with this `digest`."""
 
     code = "conflict"
     exit_code = 9
@@ -150,9 +150,9 @@ class Withdrawn(Conflict):
 
 
 class ServerUnavailable(SmartForkError):
-    """A team's server that does not answer (unless `answered`), or whose answer is invalid.
+    """A team's server that does not answer (`answered` is False), or gives an invalid answer.
 
-    If `again`, the client may repeat the request.
+    If `again` is True, the client may repeat the request.
     """
 
     answered = True
@@ -181,7 +181,7 @@ _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 
 def speak_of_tools() -> None:
-    """Make the next steps of further errors name tools, for a model without a command line."""
+    """Make the hints of this context's further errors name tools, for a model without a command line."""
     _of_tools.set(True)
 
 

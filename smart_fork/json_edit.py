@@ -127,9 +127,9 @@ Way = tuple[str, ...]
 
 
 def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
-    """Add `value` at the end of the object (as member `key`) or array that is reached by the names in `way`.
+    """Add `value` at the end of the object (as member `key`) or array at the path `way`, a member name for each level.
 
-    Objects and arrays of `way` that do not exist are created.
+    Missing objects and arrays on the path are created.
     """
     at = root(text)
     for depth, name in enumerate(way):
@@ -144,9 +144,9 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Find the deepest object or array on `way`. If it is empty, return its path and white space; else nothing.
+    """Return the path and the white space of the deepest existing object or array on `way`, if that is empty.
 
-    `withdraw` needs the result to restore the text as it was before an `insert`.
+    With it, `withdraw` restores the text as it was before an `insert`.
     """
     at, depth = root(text), 0
     while depth < len(way) and (found := member(text, at, way[depth])):
@@ -231,7 +231,10 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
 
 class _Member(NamedTuple):
-    """A member or element (without a `name`): the JSON `text` of its value, and what is `before` and `behind` it."""
+    """A member of an object, or an element (without a `name`) of an array.
+
+    Its value is written as `text`, after the text `before` (such as its name), and followed by white space `behind`.
+    """
 
     name: str
     before: str
@@ -244,7 +247,7 @@ def _readable(text: str) -> bytes:
 
 
 def _value(text: str, before: Any, after: Any) -> str:
-    """Write the value `after` as JSON. Parts that are equal in `before`, written as `text`, keep their spelling."""
+    """Write the value `after` as JSON. Parts that are equal in the value `before` keep their spelling in its `text`."""
     if before == after:
         return text
     if isinstance(before, dict) and isinstance(after, dict):
@@ -267,7 +270,7 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Write the array `after` as JSON. Elements that are in `before`, written as `text`, keep their spelling."""
+    """Write the array `after` as JSON. Elements of the array `before` keep their spelling in its `text`."""
     there = list(_members(text))
     if len(before) == len(after):
         each = zip(there, before, after, strict=True)

@@ -1,4 +1,4 @@
-"""Origins of sessions: which sessions and messages are from other people, and which sessions others were made of.
+"""Origins of sessions: the sessions and messages from other people, and the sources of branches and hand-overs.
 
 Anybody who can share a session can put words into it. So an agent that resumes a session of other people asks before it
 acts, whatever settings and records say. So do forks of it.
@@ -49,7 +49,7 @@ _LOOKED_AT: dict[str, str] = {}
 
 @contextmanager
 def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
-    """Note inside the context that a session is a temporary copy of the shared session `shared_id`, only to read."""
+    """A context in which a session is known as a temporary copy of the shared session `shared_id`, only to read."""
     _LOOKED_AT[session_id] = shared_id
     try:
         yield
@@ -58,12 +58,12 @@ def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
 
 
 def viewed_as(session_id: str) -> str | None:
-    """Return the shared session of which this one is a temporary copy to read, or `None`."""
+    """Return the id of the shared session of which a session is a temporary copy (see `viewing_copy`), or `None`."""
     return _LOOKED_AT.get(session_id)
 
 
 def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
-    """Return those of `ids` (sessions and messages) that come from other people; all, if that cannot be read."""
+    """Return the ids of sessions and messages from other people among `ids`; all `ids` if the notes cannot be read."""
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
     try:
@@ -98,8 +98,8 @@ def pending_withdrawals() -> frozenset[str]:
 class HandedOver:
     """The origin of a session: the source session that it was branched, handed over or merged from.
 
-    `through` is the last message that it took from the source. `merged` means that it began from another source.
-    `copied` means that it has copied records of the source, not records rewritten for another agent.
+    `through` is the id of the last message taken from the source. `merged` is True for all sources after the first.
+    `copied` is True if the source's records were copied, and False if they were rewritten for another agent.
     """
 
     session_id: str

@@ -5,6 +5,7 @@ All results are frozen values. Their `as_json()` returns JSON values.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from smart_fork.workers.observation import read_worker, wait_workers
 from smart_fork.workers.termination import close_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A running fork of a session, with methods to control it. `started` has the facts about its start."""
+    """A fork of a session that `fork` or `merge` has started, with methods to control it. `started` has its facts."""
 
     started: Forked
 
@@ -161,8 +162,11 @@ def fork(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    asked = {"at": at, "cwd": cwd, "intent": intent or None, "also": also, "as_agent": as_agent}
-    return Worker(_forked([session_id], prompt, options, asked, _wanted(budget, intent, also, keep, drop)))
+    own, wanted = Options(prompt=prompt, **options), _wanted(budget, intent, also, keep, drop)
+    asked = ForkRequest(
+        session_id, own, at=at, cwd=cwd, budget=wanted, intent=intent or None, also=tuple(also), as_agent=as_agent
+    )
+    return Worker(fork_session(asked, _library))
 
 
 def read(
@@ -204,8 +208,11 @@ def preview(
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
     wanted = None if budget is None else _wanted(budget, intent, also, keep, drop)
-    asked = {"at": at, "cwd": cwd, "intent": intent or None, "also": also, "as_agent": as_agent, "dry_run": True}
-    return _forked([session_id], prompt, options, asked, wanted)
+    own = Options(prompt=prompt, **options)
+    asked = ForkRequest(
+        session_id, own, at=at, cwd=cwd, budget=wanted, intent=intent or None, also=tuple(also), as_agent=as_agent
+    )
+    return fork_session(replace(asked, dry_run=True), _library)
 
 
 def merge(
@@ -229,21 +236,10 @@ def merge(
     """
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
-    asked = {"cwd": cwd, "intent": intent or None, "also": also, "as_agent": as_agent, "merge": tuple(session_ids[1:])}
-    return Worker(_forked(session_ids, prompt, options, asked, _wanted(budget, intent, also)))
-
-
-def _forked(
-    session_ids: Sequence[str],
-    prompt: str | None,
-    options: Mapping[str, Any],
-    asked: Mapping[str, Any],
-    wanted: Budget | None,
-) -> Forked:
-    """Fork one session, or merge several. `asked` are further fields of the `ForkRequest`."""
-    own = Options(prompt=prompt, **options)
-    first = next(iter(session_ids), "")
-    return fork_session(ForkRequest(first, own, budget=wanted, **asked), _library)
+    first, *others = session_ids or [""]
+    own, wanted = Options(prompt=prompt, **options), _wanted(budget, intent, also)
+    asked = ForkRequest(first, own, cwd=cwd, budget=wanted, intent=intent or None, also=tuple(also), as_agent=as_agent)
+    return Worker(fork_session(replace(asked, merge=tuple(others)), _library))
 
 
 def _wanted(

@@ -137,10 +137,10 @@ def call_tool(name: str, arguments: dict[str, Any]) -> None:
     import anyio
     from mcp import Client
 
-    from smart_fork.server import create_server
+    from smart_fork.server import Server
 
     async def talk() -> None:
-        async with Client(create_server(), mode="legacy") as client:
+        async with Client(Server(), mode="legacy") as client:
             answer = await client.call_tool(name, arguments)
             assert not answer.is_error, answer.content
             sys.stdout.write(json.dumps(answer.structured_content))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.server import create_server
+from smart_fork.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ROOT / "plugin"
@@ -71,7 +71,7 @@ def test_the_command_and_the_skill_name_tools_and_commands_that_there_are():
 
     from smart_fork.cli.command_table import COMMANDS
 
-    offered = asyncio.run(create_server().list_tools())
+    offered = asyncio.run(Server().list_tools())
     tools = {tool.name for tool in offered}
     parameters = {name for tool in offered for name in tool.input_schema["properties"]}
     told = SKILL.read_text() + (PLUGIN / "commands/fork.md").read_text()

@@ -81,11 +81,11 @@ def mcp(
     """Serve MCP on stdin and stdout. Agents start this."""
     gc.disable()  # nearly all that is made until it serves are modules, which stay: to look through them takes a tenth
     from indexer.default_embedder import configured_embedder
-    from smart_fork.server import run_stdio
+    from smart_fork.server import Server
 
     gc.freeze()
     gc.enable()
-    run_stdio(begun, configured_embedder(background=True), everything=tools == "all")
+    Server.run_stdio(begun, configured_embedder(background=True), everything=tools == "all")
 
 
 def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:

@@ -51,7 +51,7 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 
 
 def _tell(agent: str, body: bytes) -> None:
-    """Print a hint (one line about a past session) for the event, if hints are on and it is not a worker's."""
+    """Print a hint (one line about a past session) for an event of a person's session, if hints are on."""
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
     compacted = b'"SessionStart"' in body and b'"compact"' in body
     failed = b'"PostToolUse' in body and any(map(body.__contains__, _FAILED))
@@ -67,7 +67,7 @@ def _tell(agent: str, body: bytes) -> None:
 
 
 def _note(agent: str, body: bytes) -> None:
-    """Store the agent's environment variables when a session begins, unless it is a worker's, which are known."""
+    """Store the agent's environment variables when a person's session begins. A worker's are known already."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
         from smart_fork.agents import AGENTS
 
@@ -75,9 +75,9 @@ def _note(agent: str, body: bytes) -> None:
 
 
 def _hear(agent: str, body: bytes) -> None:
-    """Store the event in the registry of workers if its session can be a worker's; else import nothing.
+    """Store the event in the registry of workers, if its session can be a worker's.
 
-    A session can be a worker's without the worker's environment variable, if the agent runs its hooks in a daemon.
+    Without a worker's environment variable it can only if the agent runs its hooks in a daemon.
     """
     daemon = f"{_AGENTS}/{agent}/daemon.py"
     if os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)):  # noqa: PTH113 - as above

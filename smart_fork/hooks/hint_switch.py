@@ -25,8 +25,7 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 class PromptHintCounts(NamedTuple):
     """Counts of hints (lines about past sessions) at recent first prompts.
 
-    `sessions` counts the sessions in which the service was asked, `told` the hints given, `late` the answers that came
-    too late.
+    The service was asked in `sessions` sessions, gave `told` hints, and `late` answers came too late.
     """
 
     sessions: int
@@ -94,7 +93,10 @@ def hint_counts(folder: str) -> HintCounts:
 
 
 def follow(session_id: str | None, given: str) -> None:
-    """Record which hints (lines about past sessions) a session follows: their session's id is in the input `given`."""
+    """Record the hints (lines about past sessions) that a session follows: those whose session's id is in `given`.
+
+    `given` is the input of a tool or a command.
+    """
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
         lines = _content(path).splitlines()
         told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}

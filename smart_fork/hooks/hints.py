@@ -1,4 +1,4 @@
-"""Gets a hint (one line about a past session) from smart-fork's local service, and prints it for the model.
+"""Asks smart-fork's local service for a hint (one line about a past session), and prints it for the model.
 
 The agent's session waits for the hook, so this module imports next to nothing, asks once and ends in time. It asks at a
 session's first prompt, and at each edit or failure, and gives no hint twice in a session. If anything fails, it prints
@@ -83,7 +83,7 @@ def limit() -> float:
 
 
 def age() -> float:
-    """Return how many seconds this process has run; where the system does not tell, its processor time."""
+    """Return the seconds since this process started, or the processor time that it has used if that is unknown."""
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -105,18 +105,20 @@ def line_for(agent: str, event: Any, state: str, until: float) -> str:
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
     """Return the hint (one line about a past session) for a session's first prompt, or ""."""
     session_id, prompt = event["session_id"], event["prompt"]
-    marks = _marks(f"{state}/{RECALL}/{agent}")
+    with open(f"{state}/{RECALL}/{agent}", "rb") as file:  # noqa: PTH123 - nothing is imported for it
+        marks = file.read(ANSWER_BYTES).split()
     if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
         return ""
-    note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
-    if note is None:
+    try:
+        note = os.open(f"{state}/{RECALL}/{ASKED}/{session_id}", _NOTE | os.O_EXCL, 0o600)
+    except FileExistsError:  # the service was asked about this session already
         return ""
     with _late_noted(note, LATE):
         if _is_begun(event.get("transcript_path"), (*_BEGUN, *marks)):
             return ""
         asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"]}
         answer = _answer(state, "/recall", asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
-        line = _sound(answer["line"])
+        line = _if_safe(answer["line"])
         if line:
             os.write(note, f"{answer['session_id']}\n".encode())
         return line
@@ -135,7 +137,7 @@ def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
     note = os.open(f"{state}/{RECALL}/{folder}/{session_id}", _NOTE | os.O_APPEND, 0o600)
     with _late_noted(note, LATE + b"\n"):
         answer = _answer(state, route, asked | {"given": given}, until)
-        line, key = _sound(answer["line"]), f"{answer['key']}\n".encode()
+        line, key = _if_safe(answer["line"]), f"{answer['key']}\n".encode()
         if not line or key in os.read(note, HEAD_BYTES):
             return ""
         os.write(note, key)
@@ -149,7 +151,7 @@ def output_of(event: Any) -> str:
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context that writes `late` to the open file `note` if the service's answer comes too late, and closes it."""
+    """A context that closes the file `note`, and first writes `late` to it if the service's answer came too late."""
 
     def __init__(self, note: int, late: bytes) -> None:
         self._note, self._late = note, late
@@ -169,7 +171,7 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
     return COMPACTED if event["source"] == "compact" and not event.get("agent_id") else ""
 
 
-def _sound(line: object) -> str:
+def _if_safe(line: object) -> str:
     """Return `line`, a hint about a past session, if it is safe for a model: one short, printable line; else ""."""
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
@@ -179,20 +181,6 @@ def _is_id(text: object) -> bool:
     if not isinstance(text, str):
         return False
     return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and len(text) <= 128
-
-
-def _noted(path: str) -> int | None:
-    """Create the file that records that the service was asked about a session. Return `None` if it exists already."""
-    try:
-        return os.open(path, _NOTE | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return None
-
-
-def _marks(switch: str) -> list[bytes]:
-    """Return the texts that only the log of a session with an earlier prompt contains, from the file `switch`."""
-    with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
-        return file.read(ANSWER_BYTES).split()
 
 
 def _is_begun(log: object, marks: Iterable[bytes]) -> bool:

@@ -27,11 +27,12 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.display_text import plain_name, time_of
 from smart_fork.errors import Usage
-from smart_fork.workers.registry import Registry, Status, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_path import registry_file
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
+    from smart_fork.workers.registry import Status
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
 #: The number of ancestors that are examined: a hook's shell, the agent, and the process that started the agent.
@@ -103,21 +104,25 @@ def _command(value: object) -> str:
 _QUESTIONS = ("permission_prompt", "elicitation_dialog")
 #: Reasons of a session's end after which the process continues with another session.
 _GOES_ON = ("clear", "resume")
+#: The environment variables of a hook's process, if known.
+Environment = Mapping[str, str] | None
+#: The agent's process that ran the hook, followed by the processes above it; `None` if unknown.
+Runner = Sequence[Ancestor] | None
 
 
 def receive(
     registry: Registry,
     agent: AgentName,
     body: Mapping[str, Any],
-    environment: Mapping[str, str] | None = None,
+    environment: Environment = None,
     ancestry: Sequence[Ancestor] | None = None,
     *,
     began: float | None = None,
 ) -> WorkerRecord | None:
     """Store the event in `body` and return its worker; `None` if it is not a worker's. Repeated events change nothing.
 
-    `environment`, `ancestry` and `began` (seconds since 1970) are the variables, ancestors and start of the hook's
-    process. Each is `None` if unknown.
+    `environment`, `ancestry` and `began` (seconds since 1970) are the environment variables, ancestors and start of
+    the hook's process; `None` if unknown.
     """
     hooks = AGENTS.hooks_of(agent)
     event = WorkerEvent.of(hooks.event(body))
@@ -126,25 +131,21 @@ def receive(
         AGENTS.check_id(agent, session_id)
     except Usage:
         return None
-    worker, proven = _whose(registry, hooks, event, environment, ancestry)
+    runner = _runner(hooks, ancestry)
+    worker, proven = _worker_of(registry, hooks, event, environment, runner)
     if worker is None:
         return None
     if proven and name != "SessionEnd":
-        worker = _seen(registry, worker, environment, _runner(hooks, ancestry))
+        worker = _note_process(registry, worker, environment, runner)
     if session_id != worker.session_id:
-        if name == "SessionEnd" or _is_the_sources_own(worker, event):
+        if name == "SessionEnd" or _names_source(worker, event):
             return worker
         worker = registry.set_session_id(worker.id, session_id)
     return _note(registry, worker, event, began)
 
 
-def _seen(
-    registry: Registry, worker: WorkerRecord, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
-) -> WorkerRecord:
-    """Store that the worker's process runs, with its process id and terminal if these are not known yet.
-
-    `runner` is the agent's process that ran the hook, followed by the processes above it.
-    """
+def _note_process(registry: Registry, worker: WorkerRecord, environment: Environment, runner: Runner) -> WorkerRecord:
+    """Store that the worker's process runs, and its process id and terminal if they are not known yet."""
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
     if worker.pid is None and worker.terminal_id is None and runner:
@@ -153,18 +154,14 @@ def _seen(
     return worker
 
 
-def _whose(
-    registry: Registry,
-    hooks: Hooks,
-    event: WorkerEvent,
-    environment: Mapping[str, str] | None,
-    ancestry: Sequence[Ancestor] | None,
+def _worker_of(
+    registry: Registry, hooks: Hooks, event: WorkerEvent, environment: Environment, runner: Runner
 ) -> tuple[WorkerRecord | None, bool]:
-    """Return the worker that an event belongs to, or `None`, and True if the worker's own process ran the hook."""
-    agent, runner = hooks.agent, _runner(hooks, ancestry)
+    """Return the worker that an event belongs to, or `None`; and True if the worker's own process ran the hook."""
+    agent = hooks.agent
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
-        ours = claimed is not None and claimed.agent == agent and _speaks(claimed, event.session_id, runner)
+        ours = claimed is not None and claimed.agent == agent and _runs_hook(claimed, event.session_id, runner)
         return (claimed, True) if ours else (None, False)
     session_id = event.session_id
     from smart_fork.workers.session_matching import worker_of  # which reads logs
@@ -175,21 +172,17 @@ def _whose(
     return known, False
 
 
-def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
-    """Return True if `runner`, which ran the hook, is the worker's process or a process that it started, as npm's
-    Codex.
-
-    If the processes are unknown, the session decides.
-    """
+def _runs_hook(worker: WorkerRecord, session_id: str, runner: Runner) -> bool:
+    """Return True if the worker's process, or one that it started, ran the hook. If unknown, the session decides."""
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
     return worker.pid in [process.pid for process in runner]
 
 
-def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
-    """Return the process of the agent that ran the hook, then its ancestors that can be the agent's too.
+def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Runner:
+    """Return the agent's process that ran the hook, without the shells between, and then the processes above it.
 
-    Shells between the hook and the agent are skipped. Return `None` if the ancestors are unknown.
+    These are as many as an agent can have: npm's Codex has two. Return `None` if the ancestors are unknown.
     """
     above = list(ancestry or ())
     while above and above[0].is_shell:
@@ -197,11 +190,8 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
     return above[: hooks.processes] or None
 
 
-def _is_the_sources_own(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Return True if a fork's first event names the session from which it was forked.
-
-    Claude Code starts a fork under that session's id, and changes the id afterwards.
-    """
+def _names_source(worker: WorkerRecord, event: WorkerEvent) -> bool:
+    """Return True if a fork's first event has its source session's id, which Claude Code replaces afterwards."""
     starts = event.hook_event_name == "SessionStart"
     return starts and worker.is_fork and event.session_id == worker.source_session_id
 

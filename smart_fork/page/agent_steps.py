@@ -46,7 +46,7 @@ _WHOLE = ("content", "file_text", "new_source")
 _PATH = ("file_path", "notebook_path", "path", "filePath")
 
 
-def inside(text: str, directory: str) -> str:
+def shorten_paths(text: str, directory: str) -> str:
     """Shorten the paths in `text`: relative to `directory`, or with ``~`` for the home directory."""
     for start, instead in ((directory, ""), (str(Path.home()), "~/")):
         if start.strip("/"):
@@ -79,23 +79,21 @@ class FileDiff:
 
 
 def diffs_of(given: Mapping[str, Any] | str, patch: str = "") -> tuple[FileDiff, ...]:
-    """Return the changes of files by an editing tool call with the arguments `given`.
+    """Return the changes of files by an editing tool call, from its arguments `given`.
 
-    `patch` is the diff in the call's result. Without it, these are the changes that the arguments request.
+    `patch` is the diff in the call's result, which takes precedence if there is one.
     """
-    for text in _patches(given):
-        if _BEGIN in text:
-            return tuple(_of_patch(text))
-    if isinstance(given, str):
-        return ()
+    own = _own_patch(given)
+    if own or isinstance(given, str):
+        return tuple(_of_patch(own))
     path = next((given[name] for name in _PATH if isinstance(given.get(name), str)), "")
     if patch and (lines := tuple(_of_unified(patch))):
         return (_file_diff(path, "edited", lines),)
     pairs = list(_pairs(given))
     if pairs:
-        return (_compared(path, pairs),)
+        return (compared(path, pairs),)
     whole = next((given[name] for name in _WHOLE if isinstance(given.get(name), str)), None)
-    return () if whole is None else (compared(path, "", whole, how="written"),)
+    return () if whole is None else (compared(path, [("", whole)], "written"),)
 
 
 def diffs_in(patch: str) -> tuple[FileDiff, ...]:
@@ -104,39 +102,28 @@ def diffs_in(patch: str) -> tuple[FileDiff, ...]:
 
 
 def _of_git(part: str) -> FileDiff:
-    """Return one file's changes from its `part` of a git patch; other text as lines of a nameless file."""
+    """Parse a `part` of a git patch as one file's changes. Text in another format becomes lines of a nameless file."""
     head, _, rest = part.partition("\n@@ ")
     if not head.startswith("diff --git "):
         return _file_diff("", "edited", [_line(line) for line in part.splitlines()], MAX_PATCH_LINES)
     how = next((said for told, said in _TOLD.items() if f"\n{told}" in head), "edited")
     names = [found[2] for line in head.splitlines() if (found := _NAMES.match(line)) and found[2] != _NOWHERE]
-    path = names[-1] if names else _named_twice(head.partition("\n")[0].removeprefix("diff --git "))
+    path = names[-1] if names else _name_in_header(head.partition("\n")[0].removeprefix("diff --git "))
     diff = _file_diff(path, how, tuple(_of_unified(f"@@ {rest}")) if rest else (), MAX_PATCH_LINES)
     return replace(diff, note=_BINARY) if any(told in head for told in _BINARIES) else diff
 
 
-def _named_twice(said: str) -> str:
-    """Return the file's name from ``a/name b/name`` in a patch's header; the text itself if the names differ."""
-    before, after = said[: len(said) // 2], said[len(said) // 2 + 1 :]
-    return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else said
+def _name_in_header(header: str) -> str:
+    """Return the file's name from a header ``a/name b/name``; if the names differ, the header."""
+    before, after = header[: len(header) // 2], header[len(header) // 2 + 1 :]
+    return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else header
 
 
-def compared(path: str, before: str, after: str, *, how: str = "edited") -> FileDiff:
-    """Compare a file's texts `before` and `after` an edit, and return the changes. `how` says what the edit was."""
-    return _compared(path, [(before, after)], how)
-
-
-def _patches(given: Mapping[str, Any] | str) -> Iterator[str]:
-    if isinstance(given, str):
-        yield given
-        return
-    yield patch_of(given)
-    for name in ("command", "cmd"):
-        value = given.get(name)
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, list):
-            yield from (part for part in value if isinstance(part, str))
+def _own_patch(given: Mapping[str, Any] | str) -> str:
+    """Return the patch with its own marks of begin and end in the arguments of a tool call; "" without one."""
+    values = [given] if isinstance(given, str) else [patch_of(given), given.get("command"), given.get("cmd")]
+    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+    return next((text for text in texts if isinstance(text, str) and _BEGIN in text), "")
 
 
 def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -147,7 +134,8 @@ def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield str(one.get(old) or ""), str(one.get(new) or "")
 
 
-def _compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") -> FileDiff:
+def compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") -> FileDiff:
+    """Return the changes of a file by replacing the first text of each pair with the second."""
     if note := _unreadable(text for pair in pairs for text in pair):
         gone, came = (sum(len(pair[side].splitlines()) for pair in pairs) for side in (0, 1))
         return FileDiff(_name(path), how, added=came, removed=gone, note=note)
@@ -161,15 +149,12 @@ def _compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") 
 
 def _differing(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
     """Yield the removed and added lines of two texts, with some equal lines around them."""
-    if len(before) + len(after) > _MAX_COMPARED:
-        yield from (DiffLine("removed", line) for line in before)
-        yield from (DiffLine("added", line) for line in after)
-        return
-    first = True
-    for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_AROUND):
-        if not first:
+    groups: Iterable[list[tuple[str, int, int, int, int]]] = [[("replace", 0, len(before), 0, len(after))]]
+    if len(before) + len(after) <= _MAX_COMPARED:
+        groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_AROUND)
+    for number, group in enumerate(groups):
+        if number:
             yield DiffLine("gap", "")
-        first = False
         for tag, old, old_end, new, new_end in group:
             if tag == "equal":
                 yield from (DiffLine("same", line) for line in before[old:old_end])
@@ -244,12 +229,10 @@ def _count(lines: Iterable[DiffLine], kind: LineKind) -> int:
 
 def _unreadable(texts: Iterable[str]) -> str:
     """Return the reason why an edit's texts are not shown: they are binary or too large; else ""."""
-    size = 0
-    for text in texts:
-        if "\0" in text:
-            return _BINARY
-        size += len(text)
-    return "too large to be shown" if size > MAX_CHARACTERS else ""
+    known = list(texts)
+    if any("\0" in text for text in known):
+        return _BINARY
+    return "too large to be shown" if sum(map(len, known)) > MAX_CHARACTERS else ""
 
 
 def _name(path: str) -> str:
@@ -274,8 +257,8 @@ _AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")
 
 
 @dataclass(frozen=True, slots=True)
-class PlanPart:
-    """An item of an agent's plan with its state, or a question to the user, or an answer to choose."""
+class StepPart:
+    """A part of a plan or of a question to the user: an item with its state, a question, or an answer to choose."""
 
     text: str
     state: str = ""
@@ -286,10 +269,9 @@ class PageStep:
     """One step of the agent, in turn `number`: a tool call or a thought.
 
     `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step, and `whole` is a
-    command of more than a line. `note` says what failed. `last` has the end of the output; for a question or a
-    sub-agent, the start of the answer. `parts` are the items of a plan or a question. `lines` counts the lines of the
-    output, unless `last` has all of them. `agent` names the sub-agent that the step started, if its conversation can be
-    read.
+    command that is too long for a line. `note` says what failed. `last` has the end of the output; for a question or a
+    sub-agent, the start of the answer. `lines` counts the lines of the output, or is 0 if `last` has all of them.
+    `agent` names the sub-agent that the step started, if its conversation can be read.
     """
 
     number: int
@@ -302,7 +284,7 @@ class PageStep:
     status: int | None = None
     last: tuple[str, ...] = ()
     diffs: tuple[FileDiff, ...] = ()
-    parts: tuple[PlanPart, ...] = ()
+    parts: tuple[StepPart, ...] = ()
     lines: int = 0
     agent: str = ""
 
@@ -319,13 +301,13 @@ class Steps:
     """The steps (tool calls and thoughts) of a session that was read with its raw records, each built on request."""
 
     def __init__(
-        self, session: Session, work: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
+        self, session: Session, codec: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
     ) -> None:
-        """Prepare the steps of `session`. `work` reads the agent's records; with `thoughts`, thoughts are steps, too.
+        """Prepare the steps of `session`. `codec` decodes the agent's records. With `thoughts`, thoughts are steps too.
 
-        `begun` maps tool calls to the sub-agents that they started, if their conversations can be read.
+        `begun` maps ids of tool calls to the names of the sub-agents that they started.
         """
-        self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts
+        self._session, self._codec, self._begun, self._thoughts = session, codec, begun or {}, thoughts
         self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
         self._answered = {one.tool_use_id: i for i, turn in enumerate(session.turns) for one in turn.tool_results}
 
@@ -341,28 +323,28 @@ class Steps:
 
     def output(self, step: PageStep) -> Masked:
         """Return a tool call's whole output, without the header (such as the exit status) of a shell tool."""
-        back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
+        back = self._output_of(self._session.turns[step.number].tool_calls[step.call].id)
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
 
     def _thought(self, number: int) -> PageStep | None:
-        turn, work = self._session.turns[number], self._work
-        if work is None:
+        turn, codec = self._session.turns[number], self._codec
+        if codec is None:
             return None
         record = _record(turn.raw) if turn.role == "assistant" else None
-        said = work.thought(record, self._between.get(number))
+        said = codec.thought(record, self._thoughts_before.get(number))
         if not (text := printable(beginning(mask(said), _THOUGHT_CHARACTERS)).strip()):
             return None
         return PageStep(number=number, call=-1, kind="thought", line=_short(text.partition("\n")[0]), last=(text,))
 
     @cached_property
-    def _between(self) -> Mapping[int, str]:
+    def _thoughts_before(self) -> Mapping[int, str]:
         """Return the thoughts that have records of their own, by the number of the turn that follows."""
-        return self._work.thoughts_between(self._session) if self._work else {}
+        return self._codec.thoughts_between(self._session) if self._codec else {}
 
     def _step(self, number: int, place: int, told: UsedTool | None) -> PageStep | None:
         call = self._session.turns[number].tool_calls[place]
-        cwd, result, back = self._session.cwd, self._results.get(call.id), self._back(call.id)
+        cwd, result, back = self._session.cwd, self._results.get(call.id), self._output_of(call.id)
         given: Mapping[str, Any] | str = told.given if told else {}
         kind = _kind(call, given)
         parts = () if isinstance(given, str) or kind not in _IN_PARTS else tuple(_parts(given))
@@ -378,21 +360,21 @@ class Steps:
             number=number, call=place, kind=kind, line=_shown(line.removeprefix(f"{kind} "), cwd),
             whole=_command(given) if kind == "run" else "", failed=failed,
             note=_shown(note, cwd) or ("failed" if failed else ""), status=status, last=last,
-            diffs=tuple(replace(diff, path=inside(diff.path, cwd)) for diff in diffs), parts=parts,
+            diffs=tuple(replace(diff, path=shorten_paths(diff.path, cwd)) for diff in diffs), parts=parts,
             lines=0 if diffs and not failed else _lines(body, last), agent=self._begun.get(call.id, ""),
         )  # fmt: skip
 
     def _used(self, raw: bytes) -> dict[str, UsedTool]:
         record = _record(raw)
-        return {one.id: one for one in self._work.used(record)} if self._work and record else {}
+        return {one.id: one for one in self._codec.used(record)} if self._codec and record else {}
 
-    def _back(self, call: str) -> GivenBack | None:
-        """Return a tool call's output from the record of its result; `None` without a record."""
+    def _output_of(self, call: str) -> GivenBack | None:
+        """Return the output of the tool call with the id `call`; `None` if its result has no record."""
         place = self._answered.get(call)
-        record = _record(self._session.turns[place].raw) if place is not None and self._work else None
-        if record is None or self._work is None:
+        record = _record(self._session.turns[place].raw) if place is not None and self._codec else None
+        if record is None or self._codec is None:
             return None
-        return next((one for one in self._work.gave(record) if one.id == call), None)
+        return next((one for one in self._codec.gave(record) if one.id == call), None)
 
 
 def _record(raw: bytes) -> dict[str, Any] | None:
@@ -412,17 +394,17 @@ def _kind(call: ToolCall, given: Mapping[str, Any] | str) -> StepKind:
     return _KINDS.get(call.action.partition(" ")[0], "other")
 
 
-def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
+def _parts(given: Mapping[str, Any]) -> Iterator[StepPart]:
     for name in ("todos", "plan", "questions"):
         for one in list_in(given.get(name))[:_MAX_PARTS]:
             if not isinstance(one, Mapping):
                 continue
             said = next((one[key] for key in _WORDS if isinstance(one.get(key), str)), "")
-            yield PlanPart(_said(said), _said(str(one.get("status") or "")).replace("_", " "))
+            yield StepPart(_said(said), _said(str(one.get("status") or "")).replace("_", " "))
             for option in list_in(one.get("options"))[:_MAX_PARTS]:
                 label = option.get("label") if isinstance(option, Mapping) else option
                 if isinstance(label, str):
-                    yield PlanPart(_said(label), "to choose")
+                    yield StepPart(_said(label), "to choose")
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
@@ -433,7 +415,7 @@ def _command(given: Mapping[str, Any] | str) -> str:
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """Return the last lines of a command's output. The first one is not cut off at its start."""
+    """Return the last `LAST_LINES` lines of a command's output, without a line whose beginning is missing."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]
@@ -442,7 +424,7 @@ def _last(body: str) -> tuple[str, ...]:
 
 
 def _lines(body: str, shown: Sequence[str]) -> int:
-    """Count the lines of the output `body`. Return 0 if `shown` already has all of them."""
+    """Return the number of lines of the output `body`, or 0 if `shown` has all of them."""
     whole = body.strip()
     if len(whole) <= _END_CHARACTERS and "".join(whole.split()) == "".join("".join(shown).split()):
         return 0
@@ -463,4 +445,4 @@ def _said(text: str) -> str:
 
 
 def _shown(line: str, cwd: str) -> str:
-    return printable(mask(inside(line, cwd)))
+    return printable(mask(shorten_paths(line, cwd)))

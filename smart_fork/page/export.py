@@ -88,7 +88,7 @@ _SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
 
 @record
 class SessionFile(Value):
-    """The answer of ``smart-fork export``: the written file's path and facts, or the `text` without a file."""
+    """The answer of ``smart-fork export``: facts about the export, and its `file`, or its `text` without a file."""
 
     session_id: str
     agent_type: AgentName
@@ -116,8 +116,8 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     else:
         session = session_lookup.look_into(located, keep_raw=True)
         name, markdown = title(session.title) or located.session_id, NOTHING
-    work = AGENTS[located.agent].codec
-    read = reading(session, work=work, whole=True) if session else None
+    codec = AGENTS[located.agent].codec
+    read = reading(session, codec=codec, whole=True) if session else None
     if form == "html":
         shown = {"title": name, "agent_type": located.agent, "session_id": located.session_id, "session": session}
         text = written("export.html", shown, {"reading": read, "export": markdown, "style": own_style()})

@@ -26,7 +26,7 @@ from smart_fork.finding.fork_suitability import worth_of
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.results import Family, Relative
-from smart_fork.page.agent_steps import FileDiff, Steps, compared, inside
+from smart_fork.page.agent_steps import FileDiff, Steps, compared, shorten_paths
 from smart_fork.page.conversation_page import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
 from smart_fork.page.session_page import located
@@ -38,7 +38,7 @@ MAX_QUESTIONS, MAX_PARTED_FILES = 20, 30
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """The part of a session that another session does not share. `more` counts prompts that are not listed."""
+    """The part of a session that another session does not have. `more` counts its prompts that `questions` omits."""
 
     session_id: str
     agent_type: str
@@ -67,10 +67,10 @@ class SessionDifferences:
 
 @dataclass(frozen=True, slots=True)
 class OwnBeginning:
-    """The turn numbers where a session's own part starts: the part that another session does not share.
+    """The turn numbers where a session begins to differ from another session.
 
-    `asked` is where its first exchange (a prompt with its answer) begins. `done` is the first own turn, which is later
-    if the prompt is shared and only the rest of the answer is not.
+    `asked` is the first turn of the first exchange (a prompt with its answer) that differs. `done` is the first turn
+    that differs: a later turn of that exchange if the prompt and the beginning of the answer are equal.
     """
 
     asked: int
@@ -80,8 +80,8 @@ class OwnBeginning:
 def own_beginning(session: Session, other: Session) -> OwnBeginning:
     """Find where `session` begins to differ from `other`.
 
-    Exchanges that only `other` has are skipped. A prompt counts as shared if `other` has it later, followed by the same
-    answer.
+    Exchanges that only `other` has are no difference. An exchange is equal if `other` has its messages, in this order,
+    after the exchanges that are equal already.
     """
     there, place = [[said for _, said in _spoken(exchange)] for exchange in other.exchanges()], 0
     for exchange in session.exchanges():
@@ -98,11 +98,11 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
     return OwnBeginning(len(session.turns), len(session.turns))
 
 
-def differences(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> SessionDifferences:
-    """Compare two sessions: the exchanges that they share, and what each did alone. `works` read their records."""
+def differences(first: Session, second: Session, codecs: tuple[Codec | None, Codec | None]) -> SessionDifferences:
+    """Compare two sessions. `codecs` decode the records of each."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
-    edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
+    edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, codecs, strict=True)]
     paths = sorted({*edits[0], *edits[1]}, key=lambda path: (not (path in edits[0] and path in edits[1]), path))
     files = tuple(
         (path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MAX_PARTED_FILES]
@@ -113,7 +113,7 @@ def differences(first: Session, second: Session, works: tuple[Codec | None, Code
             for one, session in zip(begun, (first, second), strict=True)
         ),
         first=_part(first, own[0], edits[0]), second=_part(second, own[1], edits[1]),
-        answer=compared("the last answer", *answers), files=files, more_files=len(paths) - len(files),
+        answer=compared("the last answer", [(answers[0], answers[1])]), files=files, more_files=len(paths) - len(files),
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list
         for step in steps.of(number):
             if step.kind != "edit" or step.failed:
                 continue
-            for diff in step.diffs or (FileDiff(inside(step.line, session.cwd), "edited"),):
+            for diff in step.diffs or (FileDiff(shorten_paths(step.line, session.cwd), "edited"),):
                 found.setdefault(diff.path, []).append(diff)
     return found
 
@@ -156,15 +156,15 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Return the template values for the page of a session's family (the session and its forks).
 
-    They are the time line, each member's own work, and the `best` member to fork. Two members `a` and `b` in the query
-    are compared.
+    They are the time line, each member's own work, the `best` member to fork, and if the query names two members, `a`
+    and `b`, their comparison.
     """
     family = lineage(located(place).reference)
     own = own_works(family.sessions)
     titles = names_of(family.sessions, own)
     parent = next((one.parent for one in family.sessions if one.session_id == family.session_id), None)
     first, second = asked.get("a") or parent or family.session_id, asked.get("b") or family.session_id
-    parted, problem = _parted(family, first, second) if asked.get("a") and asked.get("b") else (None, "")
+    parted, problem = _compared(family, first, second) if asked.get("a") and asked.get("b") else (None, "")
     return {
         "family": family,
         "first": first,
@@ -178,7 +178,7 @@ def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     }
 
 
-def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
+def _compared(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
     """Compare two members of a family (a session and its forks) by id, or return why they cannot be compared."""
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
@@ -202,8 +202,8 @@ TICKS = 4
 class TimelineRow:
     """One session's row on the time line of a family (a session and its forks). Positions are percent of the width.
 
-    The session lasts from `start` to `end`. The line from its parent comes down at `above`, those to its forks go down
-    at `below`. Lines between other sessions cross the row at `passing`.
+    The session's bar reaches from `start` to `end`. Vertical lines join it with its parent above at `above`, and with
+    its forks below at `below`. Lines between other sessions cross the row at `passing`.
     """
 
     start: float
@@ -214,7 +214,7 @@ class TimelineRow:
 
     @property
     def until(self) -> float | None:
-        """Return where the page extends the session's bar to: its last fork after its end, or `None`."""
+        """Return the position of the last fork, if it is after the bar's end, to extend the bar; else `None`."""
         last = max(self.below, default=0.0)
         return last if last > self.end else None
 
@@ -268,7 +268,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
-    """A session's work beyond its parent's: its first own prompt, its edited files, and its outcome."""
+    """The work of a session after its fork from its parent: its first prompt, its edited files, and its outcome."""
 
     question: str
     files: tuple[str, ...]
@@ -296,12 +296,12 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
-    """Return what a session did beyond its parent; without a parent, all that it did."""
+    """Return the work of a session after its fork from `parent`; without a parent, all its work."""
     begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
     turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
     files = dict.fromkeys(
-        printable(mask(inside(path, session.cwd)))
+        printable(mask(shorten_paths(path, session.cwd)))
         for turn in turns
         for call in turn.tool_calls
         if call.id not in failed
@@ -326,10 +326,10 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 
 
 def best_of(family: Iterable[Relative]) -> str:
-    """Return the member of a family (a session and its forks) to fork: the one that search ranks first.
+    """Return the id of the best member of a family (a session and its forks) to fork.
 
-    Only sessions with committed work or passed tests are considered. Return "" if none qualifies, or if fewer than two
-    members have a log.
+    It is the first in the order of equal search results, among sessions with committed work or passed tests. Return ""
+    if there is none, or if fewer than two members have a log.
     """
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:

@@ -1,8 +1,8 @@
-"""The rendering of templates, Markdown and code as HTML. Its headers forbid a page to load from other sites.
+"""Renders templates, Markdown and code as HTML. The headers of a page keep it from loading anything of other sites.
 
 Style sheets, scripts and templates are read when the program starts, since an upgrade replaces the files. HTML in a
 message's Markdown is shown as text. Templates escape all text that is not `Markup`. Links lead only to the web or to
-mail, images become words, and no message can set a class, an id or a style.
+mail, an image becomes its description, and no message can set a class, an id or a style.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -77,7 +78,7 @@ PUBLIC = tuple(f"/static/{name}" for name in FILES)
 
 
 def address(name: str) -> str:
-    """Return the URL of the style sheet or script `name`. It changes if the content changes."""
+    """Return the URL of the style sheet or script `name`. It contains a digest of the content."""
     return f"/static/{name}?v={FILES[name].version}"
 
 
@@ -88,7 +89,7 @@ def own_style() -> Mapping[str, str]:
 
 
 def answer(name: str, version: str) -> Response:
-    """Return the style sheet or script `name`, which a browser may keep forever with the current `version`."""
+    """Answer with the style sheet or script `name`. A browser may cache the current `version` forever."""
     file = FILES.get(name)
     if file is None:
         return PlainTextResponse("no such file\n", 404)
@@ -131,7 +132,7 @@ def clock(moment: str | None) -> str:
 
 
 def chance(score: float) -> str:
-    """Return how likely a search result with this score (0 to 1) is an answer: "very likely" to "unlikely"."""
+    """Return a search result's score (0 to 1) in words, from "very likely" to "unlikely"."""
     return next(word for least, word in _CHANCES if score >= least)
 
 
@@ -151,30 +152,18 @@ def with_tilde(command: str) -> str:
 
 
 def link(path: str, **query: Any) -> str:
-    """Return an address with a query. Empty values are left out; a list gives one parameter for each element."""
+    """Return `path` with a query string, without empty values. A list gives one parameter for each element."""
     given = {name: value for name, value in query.items() if value not in (None, "", [])}
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-class NamedWorker(Protocol):
-    """A worker (an agent that smart-fork started) with the name that the page shows."""
-
-    @property
-    def worker_id(self) -> str | None:
-        """Return the worker's id."""
-
-    @property
-    def name(self) -> str:
-        """Return the worker's name; without a given name, its id."""
-
-
-def is_named(one: NamedWorker) -> bool:
-    """Return True if the user gave the worker its name, which else is its id or the start of its prompt."""
+def is_named(one: Any) -> bool:
+    """Return True if a worker has a name from the user, not its id or the start of its prompt."""
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
-def worker_title(one: NamedWorker) -> str:
-    """Return the text that names a worker on the page: its given name, the start of its prompt, or its id."""
+def worker_title(one: Any) -> str:
+    """Return the text that names a worker on the page: the user's name for it, the start of its prompt, or its id."""
     asked = "" if is_named(one) else shorten(mask(getattr(one, "prompt", "")), NAME_CHARACTERS)
     return printable(asked or one.name or one.worker_id or "")
 
@@ -192,7 +181,7 @@ class Addressed(Protocol):
 
 
 def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
-    """Return the address of a session's page at message `at`, or of a page of another `kind`, such as "family"."""
+    """Return the address of a session's page, at message `at` if given, or of its page of the `kind` "family"."""
     path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
@@ -231,24 +220,20 @@ def prose(text: str, words: Sequence[str] = ()) -> Markup:
 
 @lru_cache(maxsize=4096)
 def _prose(text: str, words: tuple[str, ...]) -> Markup:
-    if len(text) > MAX_CHARACTERS or len(_SIGNS.findall(text)) > _MAX_SIGNS:
-        return Markup('<p class="as-written" dir="auto">{}</p>').format(_marked(text, words))
-    try:
-        return Markup(_MARKDOWN.render(text, {"words": words}))  # noqa: S704 - what `_Renderer` has written
-    except (RecursionError, ValueError, IndexError, KeyError):  # whatever it is, it can be read as it was written
-        return Markup('<p class="as-written" dir="auto">{}</p>').format(_marked(text, words))
+    if len(text) <= MAX_CHARACTERS and len(_SIGNS.findall(text)) <= _MAX_SIGNS:
+        with suppress(RecursionError, ValueError, IndexError, KeyError):  # it can be read as it was written
+            return Markup(_MARKDOWN.render(text, {"words": words}))  # noqa: S704 - what `_Renderer` has written
+    return Markup('<p class="as-written" dir="auto">{}</p>').format(_marked(text, words))
 
 
 def code(text: str, language: str = "") -> Markup:
     """Render code as HTML, in colors if the language is known and the code is short enough."""
     name = language.lower()
-    if name not in _LANGUAGES or len(text) > MAX_COLOURED or not _has_short_lines(text):
-        return Markup(escape(text, quote=False))  # noqa: S704 - escaped
-    try:
-        lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return Markup(escape(text, quote=False))  # noqa: S704 - escaped
-    return Markup("".join(_coloured(lexer.get_tokens(text))))  # noqa: S704 - each of them escaped
+    if name in _LANGUAGES and len(text) <= MAX_COLOURED and _has_short_lines(text):
+        with suppress(ClassNotFound):  # an older version of the library
+            lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
+            return Markup("".join(_coloured(lexer.get_tokens(text))))  # noqa: S704 - each of them escaped
+    return Markup(escape(text, quote=False))  # noqa: S704 - escaped
 
 
 def _has_short_lines(text: str) -> bool:
@@ -281,7 +266,7 @@ def _marked(text: str, words: Sequence[str]) -> Markup:
 
 
 class _Renderer(RendererHTML):
-    """A Markdown renderer that changes some of the library's HTML, for example headings, images and links."""
+    """The Markdown renderer of markdown-it, with other HTML for headings, images, links, code and tables."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return str(_marked(tokens[idx].content, env.get("words", ())))
@@ -362,7 +347,7 @@ PIECE_CHARACTERS, _NOW = 16_384, "\0"
 
 
 class PageValues:
-    """The base of dataclasses that are given to a template. Each field is a name that the template can use."""
+    """The base class of dataclasses with a template's values. The template uses each field by its name."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -373,12 +358,12 @@ Shown = PageValues | Mapping[str, Any]
 
 
 def rendered(template: str, *shown: Shown, status: int = 200) -> Response:
-    """Render a template as an HTML response. It can use the fields or keys of `shown` as names."""
+    """Render a template as an HTML response. The template uses the fields or keys of `shown` by their names."""
     return HTMLResponse(written(template, *shown), status, HEADERS)
 
 
 def written(template: str, *shown: Shown) -> str:
-    """Render a template as text. It can use the fields or keys of `shown` as names."""
+    """Render a template as text. The template uses the fields or keys of `shown` by their names."""
     return _environment.get_template(template).render(_known(shown))
 
 
@@ -414,7 +399,7 @@ def problem(error: SmartForkError, status: int | None = None) -> Response:
 
 
 def sign_in_page(status: int = 401) -> Response:
-    """Return the page where a user types the code of ``smart-fork open``."""
+    """Return the page where a user types the sign-in code of ``smart-fork open``."""
     return rendered("enter.html", status=status)
 
 
@@ -428,8 +413,8 @@ def as_given(text: str) -> Markup:
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escaped(text))))  # noqa: S704 - escaped
 
 
-def _seen(value: object) -> object:
-    """Remove control, direction and invisible characters from plain text for a template."""
+def _printable(value: object) -> object:
+    """Remove control, direction and invisible characters from a template's value if it is plain text."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -441,7 +426,7 @@ _SOURCES = {file.name: file.read_text("utf-8") for file in Path(__file__).with_n
 
 _environment = Environment(
     loader=DictLoader(_SOURCES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    auto_reload=False, finalize=_seen,
+    auto_reload=False, finalize=_printable,
 )  # fmt: skip
 _environment.globals |= {
     "agents": {agent.name: agent.title for agent in AGENTS},
@@ -469,7 +454,7 @@ _environment.filters |= {
     "place_mark": place_mark,
     "known_facts": Compared.facts,
     "lasted": in_words,
-    "inside": agent_steps.inside,
+    "inside": agent_steps.shorten_paths,
     "is_named": is_named,
     "code": code,
     "own_style": Markup,  # the style sheets that stand beside this

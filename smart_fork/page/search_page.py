@@ -35,7 +35,7 @@ from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.finding.session_place import WorkDirectory, permits
 from smart_fork.finding.team_sessions import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
-from smart_fork.page.conversation_page import ExchangeSide, spoken
+from smart_fork.page.conversation_page import ExchangeSide, exchanges_of_hits
 from smart_fork.page.endpoint_builder import Endpoints, ProjectChoice, ProjectCookie, in_thread
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, period, rendered
 from smart_fork.page.session_page import conversation
@@ -52,7 +52,7 @@ _MAX_BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class FacetChoice:
-    """One value of a search filter. `by` are the filters in the address of the link that selects it."""
+    """One value of a search filter. `by` are all filters in use after its selection."""
 
     title: str
     chosen: bool
@@ -94,7 +94,7 @@ _NAMES: Mapping[str, tuple[str, Callable[[Hit, str], bool]]] = {
 
 
 def chosen(asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the filters (branch, age, outcome) in an address's query."""
+    """Return the filters (branch, age, outcome) in the query `asked`, without unknown ages."""
     found = {name: asked.get(name, "") for name in _NAMES}
     if found["age"] not in _AGES:
         found["age"] = ""
@@ -170,9 +170,9 @@ WORTH = 0.05
 class SearchPage(PageValues):
     """The values of the search page: the question `q`, its `answer`, and the filters.
 
-    `also` are other phrasings. `recent` are the latest sessions without a question. `code` are the fields that ask who
-    wrote code. `by` are the filters in use, `offered` those to choose from. `exchanges` and `reasons` are keyed by
-    session. `fits` is False if every hit is unlikely. `new` is the command that starts a new session instead.
+    `also` are other phrasings of `q`. Without a question, `recent` are the latest sessions. `code` are the fields of a
+    search for the sessions that wrote code. `by` are the filters in use, `offered` those to choose from. `reasons` and
+    `exchanges` are keyed by session id. `fits` is False if all hits are unlikely. `new` is a command for a new session.
     """
 
     q: str
@@ -239,7 +239,8 @@ def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> Se
     answer = replace(answer, results=hits, count=len(hits)) if by else answer
     return replace(
         search, answer=answer, fits=fits(answer) or bool(search.code and hits), new=_new(search),
-        offered=facets(hits, by), exchanges=spoken(hits), reasons={hit.session_id: tuple(reasons(hit)) for hit in hits},
+        offered=facets(hits, by), exchanges=exchanges_of_hits(hits),
+        reasons={hit.session_id: tuple(reasons(hit)) for hit in hits},
     )  # fmt: skip
 
 
@@ -316,9 +317,11 @@ def activity(held: Iterable[Holding], today: date) -> Activity:
 
 def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
     """Return a list line for each of the `recent` sessions, with tokens and outcome from the index."""
-    found = list(recent)
-    rows = _rows((one.agent_type, one.session_id) for one in found)
-    return tuple(_indexed_line(one, rows.get(one.session_id)) for one in found)
+    listed = tuple(recent)
+    with known_index() as store:  # the search says why there is none
+        if store:
+            return tuple(_session_line(one, store.session(one.agent_type, one.session_id)) for one in listed)
+    return tuple(_session_line(one, None) for one in listed)
 
 
 def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLine, ...]], ...]:
@@ -329,17 +332,10 @@ def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLin
     return (*first, *((name, tuple(same)) for name, same in periods))
 
 
-def _indexed_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
+def _session_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
     named, known = one.headline or one.title, (one.project_path, one.git_branch, one.last_modified)
     line = SessionLine(one.agent_type, one.session_id, named, *known, noted=one.noted, began_in=one.began_in)
     return replace(line, tokens=row.tokens, outcome=row.outcome.value) if row else line
-
-
-def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
-    with known_index() as store:  # the search says why there is none
-        found = (store.session(agent, session_id) for agent, session_id in wanted) if store else ()
-        return {row.session_id: row for row in found if row is not None}
-    return {}
 
 
 def _steps() -> Shown:
@@ -364,8 +360,8 @@ MAX_MEMBERS = 5
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> Shown:
     """Return the template values for the list of the latest sessions, and of those that the project's team shares.
 
-    Sessions begun by programs are only counted, as `hidden`, unless `automated` is set. `gone` are prompts of deleted
-    sessions.
+    Sessions begun by programs are listed if `automated` is true, else counted as `hidden`. `gone` are the prompts of
+    sessions whose logs were deleted.
 
     Raises:
         Usage: the project or the agent does not exist.
@@ -400,9 +396,9 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 
 
 def _family_line(rows: list[SessionRow]) -> Shown | None:
-    """Return a family (a session and its forks) as a list line: its latest member, its size, and some others.
+    """Return the list line of a family (a session and its forks); `None` for a session without forks.
 
-    Return `None` for a session without forks.
+    It names the member that was used last, and up to `MAX_MEMBERS` others.
     """
     if len(rows) < 2:
         return None
@@ -447,7 +443,7 @@ class SearchViews:
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         scope = self.project_cookie.of(request)
         search, more = await in_thread(partial(self._found, request, scope))
-        answer = await self.endpoints.shown(
+        answer = await self.endpoints.respond(
             "search.html", lambda: {"projects": projects()}, search, *more, status=search.status
         )
         self.project_cookie.remember(answer, request, scope)
@@ -465,10 +461,10 @@ class SearchViews:
         automated = request.query_params.get("automated") == "yes"
         tag, archived = request.query_params.get("tag", ""), request.query_params.get("archived") == "yes"
         work = partial(listed, scope.project, agent, automated=automated, tag=tag, archived=archived)
-        return await self.endpoints.shown("sessions.html", work, {"scope": scope})
+        return await self.endpoints.respond("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: ProjectChoice) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """Search with the question of a request; without one, return the values of the first screen."""
+        """Return the search's values for a request, and those of the first screen, which are empty for a question."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:

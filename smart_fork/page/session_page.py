@@ -37,18 +37,8 @@ from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.team_sessions import team_room
 from smart_fork.forking.copies import is_others
 from smart_fork.page.agent_steps import Steps
-from smart_fork.page.conversation_page import (
-    ChangeSinceShown,
-    ConversationPage,
-    LazyForks,
-    change_at_address,
-    change_since,
-    mark_in,
-    mark_of,
-    reading,
-    refuse_changed_session,
-)
-from smart_fork.page.endpoint_builder import Asked, Endpoints, ProjectCookie, folder, in_thread
+from smart_fork.page.conversation_page import ConversationPage, LazyForks, reading
+from smart_fork.page.endpoint_builder import Asked, Endpoints, ProjectCookie, existing_directory, in_thread
 from smart_fork.page.renderer import (
     HEADERS,
     PageValues,
@@ -60,6 +50,7 @@ from smart_fork.page.renderer import (
     streamed,
     subagent_link,
 )
+from smart_fork.page.session_changes import ChangeSinceShown, ShownState, change_at_address, refuse_changed_session
 from smart_fork.workers.comparison import NotedSession
 
 log = logging.getLogger(__name__)
@@ -67,7 +58,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AddressedSession:
-    """A session as an address names it: by agent and id."""
+    """A session's agent and id, as an address of the page names them."""
 
     agent_type: str
     session_id: str
@@ -77,10 +68,10 @@ class AddressedSession:
 class SessionPage(PageValues):
     """The values of a session's page. If a session has neither a log nor a copy, only its `export` is shown.
 
-    `fork` is the message at which a fork form is open. For a teammate's session, `kind` is "shared", `owner` is the
-    teammate, and `within` is the project. The addresses of sub-agents begin with `way`, those of tool outputs with
-    `outputs`. `mark` identifies the shown state, and `since` is the change since an earlier one. `resumed` is the part
-    that the agent loads, if not everything.
+    `fork` is the number of the message at which the fork form is open. For a teammate's session, `kind` is "shared",
+    `owner` is the teammate, and `within` is the project. The addresses of sub-agents begin with `way`, those of tool
+    outputs with `outputs`. `mark` is the shown state, and `since` the change since the state in the address. `resumed`
+    is the part that the agent loads, if not everything.
     """
 
     one: AddressedSession
@@ -160,15 +151,15 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
 def read_of(
     session: Session, asked: Mapping[str, str], begun: Mapping[str, str] | None = None
 ) -> tuple[ConversationPage, dict[str, Any]]:
-    """Return the page of a conversation that the query `asked` requests, and further fields for its `SessionPage`."""
+    """Return the conversation's page that the query `asked` requests, and the fields of `SessionPage` about it."""
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
-    before = change_since(mark_in(asked["since"]), session) if asked.get("since") else None
+    before = ShownState.parse(asked["since"]).change_to(session) if asked.get("since") else None
     at = before.first if before and before.first is not None else number(asked.get("at"))
-    read = reading(session, at, words=words, work=AGENTS[session.agent].codec, begun=begun)
+    read = reading(session, at, words=words, codec=AGENTS[session.agent].codec, begun=begun)
     return read, {
         "session": session, "reading": read, "q": asks, "words": words, "at": at, "fork": number(asked.get("fork")),
-        "tokens": session.token_estimate, "mark": str(mark_of(session)), "since": before,
+        "tokens": session.token_estimate, "mark": str(ShownState.of(session)), "since": before,
         "resumed": resumed_part(session.resumed, session.compacted(), len(session.turns)),
     }  # fmt: skip
 
@@ -176,20 +167,19 @@ def read_of(
 def changes_since(
     place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None
 ) -> tuple[ChangeSinceShown, str]:
-    """Return a session's changes since a page showed it, and the address that shows the new messages.
+    """Return the change of a session since the state `mark` in the query `asked`, and the address of the new messages.
 
-    `mark` in the query `asked` is a digest of the shown state. With a `project`, the session is one that its team
-    shares.
+    With a `project`, the session is one that the project's team shares.
 
     Raises:
         SmartForkError: the mark is invalid, or the shared session cannot be read now.
     """
-    mark = mark_in(asked.get("mark", ""))
+    shown = ShownState.parse(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
     if project is None:
-        return change_at_address(place, mark), f"{session_link(one, since=str(mark))}#more"
-    way = session_link(one, kind="shared", project=project, since=str(mark))
-    return change_since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
+        return change_at_address(place, shown), f"{session_link(one, since=str(shown))}#more"
+    way = session_link(one, kind="shared", project=project, since=str(shown))
+    return shown.change_to(team_room().look_into(one.session_id, existing_directory(project)).session), f"{way}#more"
 
 
 def number(text: str | None) -> int | None:
@@ -211,7 +201,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     Raises:
         SmartForkError: the session or message does not exist, may not be read, or the server does not answer.
     """
-    there = team_room().look_into(place["session_id"], folder(project))
+    there = team_room().look_into(place["session_id"], existing_directory(project))
     session = there.session
     if session.agent != place["agent"]:
         raise NotFound(f"No such session of {place['agent']}")
@@ -236,7 +226,7 @@ def subagent_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
         "title": title(parent.title) or there.session_id,
         "asked": title(session.title),
         "session": session,
-        "reading": reading(session, at, work=agent.codec, begun=begun),
+        "reading": reading(session, at, codec=agent.codec, begun=begun),
         "at": at,
         "address": address,
         "way": session_link(one),
@@ -266,7 +256,7 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of one tool call, by the turn and index in the address.
+    """Return the template values for the whole output of a tool call: in the address, its turn and index in the turn.
 
     Raises:
         SmartForkError: the session, its log or the step does not exist, or the session has changed since it was shown.
@@ -327,8 +317,8 @@ def removed(form: Mapping[str, str]) -> erasure.Removal:
 def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Plan a cut (removing turns from a session's log), and return the template values to show it.
 
-    With `secrets` in the query, secrets are masked instead. The form sends back `shown`, a fingerprint of the plan.
-    `said` maps turn numbers to the start of each turn's text or tool calls.
+    With `secrets` in the query, secrets are masked instead. `shown` is a fingerprint of the plan, which the form sends
+    with the order to cut. `said` maps the numbers of the turns to the beginnings of their texts or tool calls.
 
     Raises:
         SmartForkError: the cut would be refused.
@@ -416,10 +406,10 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
 
     async def read_theirs(request: Request) -> Response:
         work = partial(shared, request.path_params, request.query_params, project_cookie.of(request).project)
-        return await endpoints.shown("session.html", work, by=streamed)
+        return await endpoints.respond("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a browser that asks repeatedly if a session has changed; with an empty response if not."""
+        """Answer a browser's repeated question if a session has changed. The response is empty if not."""
         project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))
@@ -433,17 +423,17 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         return rendered("since.html", now, {"way": way})
 
     def removal(place: Asked, _: Asked) -> Shown:
-        done = endpoints.forms.answer(place["form"])
+        done = endpoints.forms.result(place["form"])
         if isinstance(done, erasure.Removal):
             return {"removal": done}
-        return {"removal": None, "excised": endpoints.answer(place["form"], Excised)}
+        return {"removal": None, "excised": endpoints.result(place["form"], Excised)}
 
     def undone_by(place: Asked, _: Asked) -> Shown:
-        return {"undone": endpoints.answer(place["form"], RolledBack)}
+        return {"undone": endpoints.result(place["form"], RolledBack)}
 
     async def noted_by(request: Request) -> Response:
         try:
-            told = endpoints.answer(request.path_params["form"], NotedSession)
+            told = endpoints.result(request.path_params["form"], NotedSession)
         except SmartForkError as error:
             return await endpoints.problem(error)
         where = session_link(AddressedSession(told.agent_type, told.session_id))
@@ -459,12 +449,12 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         Route(f"{own}/agents/{{name}}/output/{{turn}}/{{call}}", printed),
         Route(f"{own}/commits", endpoints.page("commits.html", commits)),
         Route("/forget", endpoints.page("forget.html", about_to_forget)),
-        Route("/forget", endpoints.does(removed, "/removed/{form}"), methods=["POST"]),
+        Route("/forget", endpoints.form(removed, "/removed/{form}"), methods=["POST"]),
         Route("/excise", endpoints.page("excise.html", about_to_cut)),
-        Route("/excise", endpoints.does(excised, "/removed/{form}"), methods=["POST"]),
+        Route("/excise", endpoints.form(excised, "/removed/{form}"), methods=["POST"]),
         Route("/removed/{form}", endpoints.page("removed.html", removal)),
-        Route("/undo", endpoints.does(undone, "/undone/{form}"), methods=["POST"]),
+        Route("/undo", endpoints.form(undone, "/undone/{form}"), methods=["POST"]),
         Route("/undone/{form}", endpoints.page("undone.html", undone_by)),
-        Route("/note", endpoints.does(noted, "/noted/{form}"), methods=["POST"]),
+        Route("/note", endpoints.form(noted, "/noted/{form}"), methods=["POST"]),
         Route("/noted/{form}", noted_by),
     ]

@@ -1,4 +1,4 @@
-"""Sign-in of browsers with codes and cookies, and the protection of forms from being forged or sent twice.
+"""Sign-in of browsers: codes that work once, and cookies.
 
 A private HTML file sends a code that works once. So the code is in no command line, which every user of the machine can
 read, and in no address, which the browser's history would keep.
@@ -7,31 +7,26 @@ read, and in no address, which the browser's history would keep.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import logging
 import os
 import secrets
 import stat
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import field
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import orjson
 from starlette.responses import Response
 
 from indexer.lazy import dataclass
-from indexer.safe_files import private_dir, replace_file, write_new
-from smart_fork.errors import ForkRefused, NotFound, Usage
+from indexer.safe_files import private_dir, replace_file
+from smart_fork.page.forms import FORM_SECONDS, PageForms
 from smart_fork.page.renderer import code_file, sign_in_page
 
 #: A cookie expires after this time without use, and at this age.
-IDLE_SECONDS, MAX_AGE_SECONDS = 12 * 3600.0, 30 * 86_400.0
+IDLE_SECONDS, MAX_AGE_SECONDS = 12 * 3600.0, FORM_SECONDS
 #: The time by which a clock may be set back without ending sign-ins.
 SLACK_SECONDS = 300.0
 #: The interval of storing a cookie's last use, and so the most that a restart takes from its lifetime.
@@ -57,7 +52,7 @@ class SignInCookies:
         self._noted = 0.0
 
     def begin(self) -> str:
-        """Sign a browser in: return the value of a new cookie for it."""
+        """Store a new cookie, which signs a browser in, and return its value."""
         value = secrets.token_urlsafe(32)
         now = self._now()
         self._seen = {key: times for key, times in self._seen.items() if self._lasts(*times)}
@@ -94,7 +89,7 @@ class SignInCookies:
         return -SLACK_SECONDS <= now - begun < MAX_AGE_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
-        """Return the digest under which a cookie is stored, so that the time of a lookup reveals nothing."""
+        """Return the digest under which a cookie is stored: the time of a look-up tells nothing about its value."""
         return hashlib.blake2b(value.encode("utf-8", "replace"), key=self._token().encode()[:64]).hexdigest()
 
     def _note(self) -> None:
@@ -140,7 +135,7 @@ class SignInCodes:
         self._lock = threading.Lock()
 
     def new(self, project: str = "") -> SignInCode:
-        """Create a sign-in code and its file. The browser that uses it then remembers `project`.
+        """Create a sign-in code and its file. The browser that signs in with it shows `project` from then on.
 
         Raises:
             OSError: the file cannot be written, or other users could read it.
@@ -187,141 +182,6 @@ def _own(folder: Path) -> None:
         raise PermissionError(f"{folder} is not a folder of your own")
     if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         folder.chmod(0o700)
-
-
-T = TypeVar("T")
-
-#: The number of results of forms that are kept to be shown again.
-MAX_KEPT = 200
-#: The lifetime of a form, equal to the longest sign-in that could have shown it.
-FORM_SECONDS = MAX_AGE_SECONDS
-#: Within this time, an equal form from another window most likely means that a button was pressed twice.
-ALIKE_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class SentForm(Generic[T]):
-    """A form that a browser sent: its fields, the time of sending, and the pending or finished result `done`."""
-
-    asked: Mapping[str, str]
-    at: float
-    done: Future[T] = field(default_factory=Future)
-
-    @property
-    def moment(self) -> str:
-        return datetime.fromtimestamp(self.at, UTC).isoformat()
-
-
-class PageForms(Generic[T]):
-    """The forms of the page. Each has a name that is signed with `secret`, so that no other site can invent one.
-
-    The names of sent forms are stored in `folder`, so that no form does its work twice, even after a restart.
-    """
-
-    def __init__(self, secret: Callable[[], str], folder: Path, now: Callable[[], float] = time.time) -> None:
-        self._secret = secret
-        self._folder = folder
-        self._now = now
-        self._lock = threading.Lock()
-        self._sent: OrderedDict[str, SentForm[T]] = OrderedDict()
-        self._sweep()
-
-    def new(self, address: str) -> str:
-        """Return a signed name for a new form, valid only for the `address` to which it is sent."""
-        nonce = f"{int(self._now()):x}-{secrets.token_hex(12)}"
-        return f"{nonce}.{self._signature(address, nonce)}"
-
-    def send(self, address: str, form: str, work: Callable[[], T], *, alike: Mapping[str, str] | None = None) -> T:
-        """Run `work` for `form` and return its result; the earlier result if the form was sent before.
-
-        If `work` failed, the form may be sent again. `alike` are the form's fields: if another form with equal fields
-        was sent a moment ago, that form's result is returned.
-
-        Raises:
-            Usage: the form's name is invalid, for another address, or expired.
-            ForkRefused: the form was sent before, and its result is no longer known.
-        """
-        nonce = self._nonce(address, form)
-        with self._lock:
-            sent, first = self._sent.get(form), False
-            if sent is None:
-                self._note(nonce)
-                twin = self._alike(alike)
-                first = twin is None
-                sent = self._sent[form] = twin or SentForm(dict(alike or {}), self._now())
-        if first:
-            self._work(sent.done, work)
-        return sent.done.result()
-
-    def answer(self, form: str) -> T:
-        """Return the result of the work that `form` started.
-
-        Raises:
-            NotFound: the form was not sent, or its result has been deleted.
-        """
-        with self._lock:
-            sent = self._sent.get(form)
-        if sent is None or not sent.done.done():
-            raise NotFound("The result of this form is no longer kept", "`smart-fork active` shows what runs.")
-        return sent.done.result()
-
-    def twin(self, form: str) -> SentForm[T] | None:
-        """Return the earlier form with equal fields that gave this form its result, or `None`."""
-        with self._lock:
-            sent = self._sent.get(form)
-            first = next((name for name, one in self._sent.items() if one is sent), form)
-        return sent if first != form else None
-
-    def _alike(self, asked: Mapping[str, str] | None) -> SentForm[T] | None:
-        since = self._now() - ALIKE_SECONDS
-        same = (one for one in self._sent.values() if asked and one.asked == asked and one.at > since)
-        return next(same, None)
-
-    def _work(self, done: Future[T], work: Callable[[], T]) -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again to everybody who waits
-            with self._lock:
-                for name in [name for name, one in self._sent.items() if one.done is done]:
-                    del self._sent[name]
-                    (self._folder / name.partition(".")[0]).unlink(missing_ok=True)
-            done.set_exception(error)
-        with self._lock:
-            ended = [name for name, one in self._sent.items() if one.done.done()]
-            for name in ended[: max(0, len(self._sent) - MAX_KEPT)]:
-                del self._sent[name]
-
-    def _nonce(self, address: str, form: str) -> str:
-        nonce, _, signature = form.partition(".")
-        ours = hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(address, nonce).encode())
-        if not ours or self._now() - int(nonce.partition("-")[0], 16) >= FORM_SECONDS:
-            raise Usage("This form has expired", "Reload the page and send it again.")
-        return nonce
-
-    def _note(self, nonce: str) -> None:
-        """Store the name of a sent form before its work begins, so that a restart does not repeat it."""
-        try:
-            write_new(private_dir(self._folder) / nonce, ())
-        except FileExistsError:
-            raise ForkRefused(
-                "This form was already sent",
-                "See `Workers` for what runs and `Index` for cuts. To send it again, reload the page.",
-            ) from None
-        except OSError as error:  # what it asks for most likely says so as well
-            log.warning("that a form was sent cannot be noted: %s", error)
-
-    def _sweep(self) -> None:
-        """Delete the stored names of expired forms."""
-        for note in self._folder.glob("*-*") if not self._folder.is_symlink() else ():
-            try:
-                if self._now() - int(note.name.partition("-")[0], 16) >= FORM_SECONDS:
-                    note.unlink()
-            except (OSError, ValueError):
-                continue
-
-    def _signature(self, address: str, nonce: str) -> str:
-        said = f"form {address} {nonce}".encode("utf-8", "replace")
-        return hmac.new(self._secret().encode(), said, hashlib.sha256).hexdigest()
 
 
 class SignIn:

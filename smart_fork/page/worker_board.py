@@ -29,7 +29,7 @@ from smart_fork.workers.terminals import place_of
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The conversation that a fork has from its parent: estimated tokens, exchanges, and seconds of work."""
+    """The parent's conversation in a fork: its estimated tokens, exchanges, and seconds between prompts and answers."""
 
     tokens: int
     exchanges: int
@@ -37,9 +37,9 @@ class Inherited:
 
 
 def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
-    """Measure the part of a fork's log that it has from its parent; `None` if there is no such part.
+    """Measure the parent's conversation in a fork's log; `None` without one.
 
-    Instructions and tools are not counted: a new session loads them too.
+    Instructions and tools are not counted, because a new session loads them too.
     """
     session = watch.session_of(worker) if worker.kind == "fork" else None
     start = len(session.turns) - len(worker.own_part(session)) if session else 0
@@ -78,9 +78,9 @@ class ChangeCount:
 
 
 class WorkSummary(NamedTuple):
-    """A summary of a worker's work: its last words, outcome, changes in its worktree, and its parent's part.
+    """A summary of a worker's work: its last words, outcome, changes in its worktree, and its parent's conversation.
 
-    `stamp` is the worker's observed state when it was made: status, last activity, tokens.
+    `stamp` is the state of the worker for which it was made: if the state changes, the summary is made again.
     """
 
     stamp: object
@@ -92,10 +92,10 @@ class WorkSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardCard:
-    """One worker on the board. It `hears` a message as `message`, `queue`, `resume`, or "" if it cannot.
+    """One worker on the board. `hears` says how a message can reach it: "message", "queue", "resume", or "" for none.
 
-    `question` is the worker's question without its `options`: the number that chooses each, and its text. `together`
-    are the ids of all workers that got the same prompt at one time.
+    `question` is the worker's question without the `options`: pairs of the number that chooses one, and its text.
+    `together` are the ids of all workers that got the same prompt at the same time, if there are several.
     """
 
     worker: WorkerState
@@ -223,7 +223,7 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return a fingerprint of a worker's question, whichever option is selected on the screen."""
+    """Return a fingerprint of a worker's question, the same for each option that the screen shows as selected."""
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -235,7 +235,7 @@ def _column(seen: Observation) -> str:
 
 
 def _hears(worker: WorkerRecord, seen: Observation) -> str:
-    """Return how `message_worker` can reach the worker now: "message", "queue" or "resume"; empty if it cannot."""
+    """Return how `message_worker` would reach the worker now: "message", "queue", "resume", or "" for none."""
     try:
         headless = place_of(worker).headless
     except SmartForkError:
@@ -256,7 +256,7 @@ def _options(seen: Observation) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Observation) -> str:
-    """Return a worker's question without the answer options, or whole if they cannot be told apart."""
+    """Return a worker's question without its options; with them if the text of some is unknown."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))
@@ -264,6 +264,6 @@ def _question(seen: Observation) -> str:
 
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
-    """Return the ids of all workers that got the same prompt at the same time, by each one's id."""
+    """Map the id of each worker to the ids of all workers that got the same prompt at the same time."""
     same = (group for groups in grouped_by_start(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}

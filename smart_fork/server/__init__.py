@@ -74,36 +74,6 @@ _FRESH = CacheHint(ttl_ms=3_600_000)
 FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_workers", "wait_workers", "message_worker")
 
 
-class Server(MCPServer[Any]):
-    """smart-fork's MCP server. It lists the tools in `FEW`, or with `everything` all tools, and runs any of them."""
-
-    def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._everything = everything
-        self.begun = Begun()
-
-    async def run_stdio_async(self) -> None:
-        """Serve one client on stdin and stdout, beginning with the lines that another process has read."""
-        inner = self._lowlevel_server
-        options = inner.create_initialization_options()
-        await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
-
-    async def list_tools(self) -> list[Tool]:
-        """Return the tools that clients see, as the answer to ``tools/list``."""
-        return [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
-
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
-        """Call the tool `name`, listed or not, and return its result.
-
-        Raises:
-            ToolError: There is no tool of that name, or the tool refuses its arguments.
-        """
-        if self._tool_manager.get_tool(name) is None:  # the list, with all schemas, is made only for who needs it
-            tools = [tool.name for tool in await self.list_tools()]
-            raise ToolError(f"There is no tool {shown(name)}. There are: {', '.join(tools)}.")
-        return await super().call_tool(name, arguments, context)
-
-
 #: The SDK's error for a client without a handshake.
 _NOT_BEGUN = "Invalid request parameters"
 #: The forms that the protocol requires for parts of a request.
@@ -111,10 +81,10 @@ _FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 
 
 async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Pass a request on to the server, as its middleware. Name the wrong parameter of an invalid one.
+    """Pass a request on to the server.
 
     Raises:
-        MCPError: The request is malformed, or comes before the client's handshake.
+        MCPError: The request is malformed, or comes before the client's handshake. The message names the wrong part.
     """
     try:
         return await call_next(ctx)
@@ -137,74 +107,95 @@ async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallN
         raise
 
 
-_INTRODUCTIONS = ("initialize", "server/discover")
-#: The SDK announces these even if there are none. Claude Code adds three tools of its own for them.
-_ABSENT = ("resources",)
+async def hide_resources(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Remove resources from the capabilities in the answer to a handshake.
 
-
-async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Remove resources from the capabilities in the answer to a handshake: the SDK announces them in vain."""
+    The SDK announces them although there are none. Claude Code adds three tools of its own for them.
+    """
     result = await call_next(ctx)
-    if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
-        for name in _ABSENT:
-            result["capabilities"].pop(name, None)
+    if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
+        result["capabilities"].pop("resources", None)
     return result
 
 
-def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
-    """Return an MCP server for any transport. Searches use `embedder` instead of the configured one.
+class Server(MCPServer[Any]):
+    """smart-fork's MCP server, for any transport. It lists all its tools or only those in `FEW`, and runs any of them.
 
-    It lists all tools if `everything` is true, only a few if it is false, and by default as ``SMART_FORK_TOOLS`` says.
+    Searches use `embedder` instead of the configured one. All tools are listed if `everything` is true, or if it is not
+    given and ``SMART_FORK_TOOLS`` is "all".
     """
-    sessions = session_tools.SessionTools(embedder)
-    server = Server(
-        "smart-fork",
-        instructions=INSTRUCTIONS,
-        version=own_version(),
-        log_level="ERROR",
-        middleware=[refuse_malformed, hide_absent],
-        everything=Setting.TOOLS.text().lower() == "all" if everything is None else everything,
-        cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
-        extensions=[Tasks()],
-        subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
-        tools=[
-            strict(sessions.smart_fork, "Find and fork a past session", reads=False),
-            strict(sessions.find_sessions, "Find past sessions"),
-            strict(session_tools.list_sessions, "List recent sessions"),
-            strict(session_tools.read_session, "Read a past session"),
-            strict(session_tools.index_status, "State of the search index"),
-            strict(worker_tools.WorkerTools(sessions.library).spawn_workers, "Start workers", reads=False),
-            strict(sessions.branch_session, "Branch a session", reads=False),
-            strict(session_tools.session_lineage, "A session's family"),
-            strict(worker_tools.list_workers, "List workers"),
-            strict(worker_tools.read_worker, "Read a worker's answers"),
-            strict(worker_tools.message_worker, "Send a message to a worker", reads=False),
-            strict(worker_tools.wait_workers, "Wait for workers"),
-            strict(worker_tools.close_workers, "End workers", reads=False, ends=True),
-            strict(worker_tools.compare_workers, "Compare workers"),
-            strict(session_tools.excise_session, "Cut turns out of a past session", reads=False, ends=True),
-        ],
-    )
-    server.add_prompt(Prompt.from_function(fork, title="Have a past session do it"))
-    server.add_prompt(Prompt.from_function(recall, title="Ask what past sessions know"))
-    return server
 
+    def __init__(self, embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
+        self._everything = Setting.TOOLS.text().lower() == "all" if everything is None else everything
+        self.begun = Begun()
+        sessions = session_tools.SessionTools(embedder)
+        super().__init__(
+            "smart-fork",
+            instructions=INSTRUCTIONS,
+            version=own_version(),
+            log_level="ERROR",
+            middleware=[refuse_malformed, hide_resources],
+            cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
+            extensions=[Tasks()],
+            subscriptions=False,  # a client that may subscribe does so at once, and starts the whole server
+            tools=[
+                strict(sessions.smart_fork, "Find and fork a past session", reads=False),
+                strict(sessions.find_sessions, "Find past sessions"),
+                strict(session_tools.list_sessions, "List recent sessions"),
+                strict(session_tools.read_session, "Read a past session"),
+                strict(session_tools.index_status, "State of the search index"),
+                strict(worker_tools.WorkerTools(sessions.library).spawn_workers, "Start workers", reads=False),
+                strict(sessions.branch_session, "Branch a session", reads=False),
+                strict(session_tools.session_lineage, "A session's family"),
+                strict(worker_tools.list_workers, "List workers"),
+                strict(worker_tools.read_worker, "Read a worker's answers"),
+                strict(worker_tools.message_worker, "Send a message to a worker", reads=False),
+                strict(worker_tools.wait_workers, "Wait for workers"),
+                strict(worker_tools.close_workers, "End workers", reads=False, ends=True),
+                strict(worker_tools.compare_workers, "Compare workers"),
+                strict(session_tools.excise_session, "Cut turns out of a past session", reads=False, ends=True),
+            ],
+        )
+        self.add_prompt(Prompt.from_function(fork, title="Have a past session do it"))
+        self.add_prompt(Prompt.from_function(recall, title="Ask what past sessions know"))
 
-def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
-    """Serve one client on stdin and stdout until stdin closes, then end the process.
+    @classmethod
+    def run_stdio(cls, begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
+        """Serve one client on stdin and stdout until stdin closes, then end the process.
 
-    `begun` encodes the input that another process has already read (see `Begun.of`). The SDK reserves stdout for the
-    protocol: other output does not reach the client.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # agents end their servers by them
-    threading.Thread(target=_recover, name="recover", daemon=True).start()
-    with nonblocking_stderr():
-        server = create_server(embedder, everything=everything)
-        server.begun = Begun.of(begun)
-        server.run("stdio")
-    # Loading a model or reading a log must not keep a server without a client alive.
-    Processes.leave(0)
+        `begun` encodes the input that another process has already read (see `Begun.of`). The SDK reserves stdout for
+        the protocol: other output does not reach the client.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # agents end their servers by them
+        threading.Thread(target=_recover, name="recover", daemon=True).start()
+        with nonblocking_stderr():
+            server = cls(embedder, everything=everything)
+            server.begun = Begun.of(begun)
+            server.run("stdio")
+        # Loading a model or reading a log must not keep a server without a client alive.
+        Processes.leave(0)
+
+    async def run_stdio_async(self) -> None:
+        """Serve one client on stdin and stdout, beginning with the lines that another process has read."""
+        inner = self._lowlevel_server
+        options = inner.create_initialization_options()
+        await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
+
+    async def list_tools(self) -> list[Tool]:
+        """Return the answer to ``tools/list``: all tools, or only those in `FEW`."""
+        return [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        """Call the tool `name`, listed or not, and return its result.
+
+        Raises:
+            ToolError: There is no tool of that name, or the tool refuses its arguments.
+        """
+        if self._tool_manager.get_tool(name) is None:  # the list, with all schemas, is made only for who needs it
+            tools = [tool.name for tool in await self.list_tools()]
+            raise ToolError(f"There is no tool {shown(name)}. There are: {', '.join(tools)}.")
+        return await super().call_tool(name, arguments, context)
 
 
 def _recover() -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -36,17 +36,9 @@ from smart_fork.display_text import Stage
 from smart_fork.errors import SmartForkError
 from smart_fork.server import tasks
 from smart_fork.system import call_context
-from smart_fork.system.call_context import calling, cancellable
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
-
-
-class CallerProcess(NamedTuple):
-    """The environment variables and the working directory of a server process that the calling agent has started."""
-
-    environment: Mapping[str, str]
-    directory: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +59,10 @@ def identify(
     *,
     arguments: Mapping[str, Any] | None = None,
 ) -> ToolCaller:
-    """Return the agent, session and project that one request comes from.
+    """Identify the caller of a tool by facts from one request.
 
-    `client` is the client's own name, `meta` the request's metadata, and `roots` the client's root URIs. `environment`
-    and `directory` belong to the server's process. `arguments` are the tool call's.
+    `client` is the client's name for itself, `meta` the request's metadata, `roots` are the URIs of the client's roots.
+    `environment` and `directory` are those of the server's process, and `arguments` those of the tool call.
     """
     agent = agent_of(client)
     candidates = [
@@ -134,10 +126,11 @@ def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
     """Return the agent, session and project from which a tool call comes."""
-    where = process_place(ctx) or CallerProcess({}, Path("/"))
+    # Over HTTP, this process's environment and directory are not the agent's.
+    where: tuple[Mapping[str, str], Path] = ({}, Path("/")) if _is_http(ctx) else (os.environ, _own_directory())
     roots = await _roots(ctx)
     caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent_arguments(ctx)))
-    calling.set(caller.agent)
+    call_context.calling.set(caller.agent)
     return caller
 
 
@@ -154,22 +147,23 @@ def _client(ctx: Context[Any, Any]) -> str | None:
     return params.client_info.name if params is not None else None
 
 
-def process_place(ctx: Context[Any, Any]) -> CallerProcess | None:
-    """Return this process's environment and directory if the calling agent started it; `None` over HTTP."""
-    if ctx.request_context.request is not None:
-        return None
+def _is_http(ctx: Context[Any, Any]) -> bool:
+    return ctx.request_context.request is not None
+
+
+def _own_directory() -> Path:
     try:
-        return CallerProcess(os.environ, Path.cwd())
+        return Path.cwd()
     except FileNotFoundError:  # a worktree that was removed; the client may name another directory
-        return CallerProcess(os.environ, Path(os.sep))
+        return Path(os.sep)
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """Return the projects that a client of the HTTP service may ask about; `None` for all, on stdin and stdout.
+    """Return the projects that the client may read: over HTTP a limited number, on stdin and stdout all (`None`).
 
-    They are its roots, its workspaces, and those that the settings always allow. The model's arguments cannot add one.
+    They are the client's roots and workspaces, and the projects in config.toml. The model's arguments cannot add one.
     """
-    if process_place(ctx) is not None:
+    if not _is_http(ctx):
         return None
     named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
     claimed = [path for path in named if Path(path).is_absolute()]
@@ -182,7 +176,7 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """Return the URIs of the client's MCP roots (directories), asking at most once in a request."""
+    """Return the URIs of the client's MCP roots (directories). The client is asked once a request."""
     request, roots = _named.get()
     if request is ctx.request_context:
         return roots
@@ -198,13 +192,12 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
 
 
 def roots_question(ctx: Context[Any, Any]) -> InputRequests:
-    """Return the MCP question for the roots of a client of the HTTP service; empty if it need not be asked.
+    """Return the question for the roots of an HTTP client that cannot be asked during a call; empty for other clients.
 
-    A client with the protocol of 2026 or later cannot be asked during a call. So the call ends with the question, and
-    the client's next call has the answer.
+    From the protocol of 2026 on, the call ends with the question, and the client repeats the call with the answer.
     """
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and process_place(ctx) is None else {}
+    return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and _is_http(ctx) else {}
 
 
 def _knows_roots(ctx: Context[Any, Any]) -> bool:
@@ -237,7 +230,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     given_up = threading.Event()
 
     def run() -> T:
-        answer = cancellable(given_up, work)
+        answer = call_context.cancellable(given_up, work)
         if given_up.is_set():
             unawaited_answer.get()(answer)
         return answer
@@ -274,7 +267,7 @@ class Reporter:
         self._words = ""
 
     async def tell(self, stage: str, done: int, total: int) -> None:
-        """Tell the client that `done` of `total` steps of a stage are done, added to those of earlier stages."""
+        """Report that `done` of `total` steps of a stage are done. The client gets the sum over all stages so far."""
         if total == 0:
             return
         now = self._clock()
@@ -291,12 +284,12 @@ class Reporter:
             await self._say(whole, whole - self._done[stage] + max(total, self._done[stage]))
 
     async def say(self, number: float, total: float, words: str) -> None:
-        """Tell the client that `number` of `total` steps are done. `words` describe the present step."""
+        """Report that `number` of `total` steps are done. `words` describe the present step."""
         self._words = words
         await self._say(number, total)
 
     async def beat(self) -> None:
-        """Send the last notification again after each `BEAT_SECONDS` without one, until it is cancelled."""
+        """Repeat the last notification after each `BEAT_SECONDS` without one, until this coroutine is cancelled."""
         while True:
             await anyio.sleep(max(0.0, self._told_at + BEAT_SECONDS - self._clock()))
             if self._clock() - self._told_at >= BEAT_SECONDS:
@@ -340,7 +333,7 @@ async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
 
 
 def progress_callback() -> Progress:
-    """Return a function by which a working thread reports a stage, and how many of its steps are done."""
+    """Return a function by which a thread reports how many steps of a stage of its work are done."""
     told = reporter()
 
     def report(stage: str, done: int, total: int) -> None:

@@ -20,12 +20,12 @@ from indexer.masking.alternate_readings import BRACKETS
 from smart_fork.display_text import minute, printable
 from smart_fork.errors import NotFound
 from smart_fork.finding.hit import Hit
-from smart_fork.forking.request import AnswerPending, Ask
+from smart_fork.forking.request import AnswerPending
 from smart_fork.server import tasks
 from smart_fork.server.calls import roots_question
 
 if TYPE_CHECKING:
-    pass
+    from smart_fork.forking.request import Ask
 
 
 #: The length of titles in a list of choices.
@@ -46,16 +46,16 @@ _ONE_OF = "2025-11-25"
 
 
 class Unanswered(AnswerPending):
-    """The end of a tool call that waits for a person's answer. The client asks, then repeats the call with it.
+    """Raised to end a tool call with a question to a person. The client asks, and repeats the call with the answer.
 
-    The exception's argument is the call's result until then: the question.
+    The exception's argument is the call's result: the question.
     """
 
 
 def choice_form(ctx: Context[Any, Any]) -> Ask | None:
-    """Return a function that shows the person a form with the found sessions, if the client shows forms.
+    """Return a function that lets a person choose one of the found sessions in a form, and returns the session's id.
 
-    It returns the chosen session's id.
+    Return `None` if the client shows no forms.
     """
     capabilities = ctx.client_capabilities
     offered = capabilities.elicitation if capabilities else None
@@ -123,7 +123,7 @@ def labels(hits: Sequence[Hit]) -> dict[str, str]:
 
 
 def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
-    """Return the error for a fork without the person's choice among `hits`. `why` says why there is none."""
+    """Return the error for a fork for which the person has chosen none of `hits`, because of `why`."""
     several = len(hits) > 1
     what = f"{len(hits)} sessions have about the same score" if several else f"it loads {_tokens(hits[0])}"
     ask = "Ask the user which one. If you cannot ask, choose by their work." if several else _LESS
@@ -131,7 +131,7 @@ def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
 
 
 def declined_error(hits: Sequence[Hit]) -> NotFound:
-    """Return the error for a person, or Codex by its settings, who refused to fork any of `hits`."""
+    """Return the error for a fork of `hits` that the person, or Codex by its settings, has declined."""
     what = "none of the sessions" if len(hits) > 1 else f"no fork that loads {_tokens(hits[0])}"
     return NotFound(
         f"Nothing was forked: the user chose {what}, or this client did without asking",

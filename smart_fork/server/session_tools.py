@@ -180,7 +180,7 @@ class SessionTools:
         return branch(replace(asked, options=options, budget=budget.wanted()), self.library)
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
-        """Open the library (all sessions that a caller can find) with the shared embedder (see `Library.open`)."""
+        """Open the library (the sessions that a caller can find) with the shared embedder (see `Library.open`)."""
         with self._lock:
             if self._shared is None:
                 given = self._embedder or default_embedder.configured_embedder(background=True)
@@ -253,7 +253,7 @@ def _cheaper(best: Hit) -> str:
 
 
 def _in_worktree(options: Options) -> Options:
-    """Return the options with ``worktree`` as true or false, even if a model wrote it as a text.
+    """Return the options with a `worktree` of "true" or "false", as some models write it, as a bool.
 
     Raises:
         ToolError: Changes are wanted without a worktree.

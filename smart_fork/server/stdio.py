@@ -17,7 +17,7 @@ from anyio.abc import ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from smart_fork.system.json_rpc import Id, RpcMessage
+from smart_fork.system.json_rpc import RpcMessage
 
 #: The time for open answers after stdin was closed: a script writes all requests at first, and waits.
 LAST_SECONDS = 0.5
@@ -29,9 +29,9 @@ _BEGUN_AGAIN = "The client has begun again with the handshake."
 
 
 class Begun(NamedTuple):
-    """The client's bytes that another process has read from stdin before this one started.
+    """The client's input that another process has read from stdin before this process started.
 
-    `hello` is the client's `initialize` request if that process has answered it. `rest` are the bytes after it.
+    `hello` is the client's `initialize` request if the other process has answered it. `rest` is the input after it.
     """
 
     hello: bytes = b""
@@ -52,7 +52,7 @@ class Stdio:
         self._lines = anyio.wrap_file(BufferedReader(_Continued(begun.rest, _own_stdin())))
         #: The handshake of a client that sent another request first.
         self._again = b""
-        self._open: set[Id] = set()
+        self._open: set[str | int] = set()
         self._closed_one = anyio.Event()
         self._out: Any = None
 
@@ -105,7 +105,7 @@ class Stdio:
             yield line
 
     def _is_waited_for(self, message: Any) -> bool:
-        """Return False for an answer to a request that the client has cancelled."""
+        """Return False if a message is the answer to a request that the client has cancelled."""
         return hasattr(message, "method") or self._close(message.id)
 
     def _close(self, number: object) -> bool:
@@ -121,7 +121,7 @@ class Stdio:
             self._close(number)
             await self._refuse(number, _GONE, _BEGUN_AGAIN)
 
-    async def _refuse(self, number: Id, code: int, why: str) -> None:
+    async def _refuse(self, number: str | int, code: int, why: str) -> None:
         await self._answer(RpcMessage.of({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": why}}))
 
     async def _answer(self, answer: RpcMessage) -> None:
@@ -143,7 +143,7 @@ class _Answers(ObjectSendStream[SessionMessage]):
 
 
 class _Written:
-    """A message that is encoded already. The SDK's class refuses ids with a fraction or a lone surrogate."""
+    """An encoded message. The SDK's own class refuses an id that is a fraction or has a lone surrogate."""
 
     def __init__(self, answer: RpcMessage) -> None:
         self._text = answer.line.decode()
@@ -153,7 +153,7 @@ class _Written:
 
 
 class _Continued(RawIOBase):
-    """A readable stream: the bytes `before`, which were read earlier, then those of the descriptor `file`."""
+    """A stream of the bytes `before`, which were read earlier, and then those of the file descriptor `file`."""
 
     def __init__(self, before: bytes, file: int) -> None:
         self._before, self._fd = memoryview(before), file

@@ -45,7 +45,7 @@ class McpTask:
         self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
 
     def state(self, kind: str = "complete") -> dict[str, Any]:
-        """Return the task's progress, open question or result for the client. `kind` becomes ``resultType``."""
+        """Return the task's state for the client: progress, open question or result. `kind` is its ``resultType``."""
         status, more = self._status()
         times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
         told = {"resultType": kind, "taskId": self.id, "status": status, "statusMessage": self.words}
@@ -61,9 +61,9 @@ class McpTask:
         return "completed", {"result": _json(self.work.result())}
 
     async def ask(self, name: str, question: ElicitRequest) -> InputResponse | None:
-        """Show the person `question` under `name` as part of the task's state, and wait for the answer.
+        """Add `question` to the task's state under `name`, and wait for the person's answer.
 
-        Return `None` if the call is not a task yet. The caller must then answer the call with the question.
+        Return `None` if the call is no task yet. The call must then return the question as its result.
         """
         self.asks_directly = not self.in_background
         if self.asks_directly:

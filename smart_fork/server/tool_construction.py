@@ -57,7 +57,7 @@ _LEFT_OUT = ("query", "also", "collections", "count", "engine", "fallback_used")
 
 
 def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
-    """Return a search's answer with only the fields by which a model chooses; with `places` also paths and commands."""
+    """Reduce a search's answer to the fields by which a model chooses. With `places`, keep also paths and commands."""
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
         kept["index"] = _only(answer["index"], (*_INDEX, *(() if answer["index"]["complete"] else ("unread_logs",))))
@@ -97,7 +97,7 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
 
 
 def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the exchanges that a fork within a token budget keeps, without those that it omits."""
+    """Remove the dropped exchanges from the description of a fork within a token budget."""
     return {**selection, "exchanges": [one for one in selection["exchanges"] if one["kept"] != "nothing"]}
 
 
@@ -269,9 +269,9 @@ def asynchronous(handler: Handler) -> Handler:
 
 
 def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the tool's parameter for a field of a request class, if it has a description.
+    """Yield the tool's parameter for the field `one` of a request class, if it has a description.
 
-    `other` maps field names to descriptions that this tool uses instead of the class's.
+    `other` has descriptions by field name, which take precedence over the class's own in `said`.
     """
     described = other.get(one.name, said.described)
     if not described:
@@ -301,7 +301,7 @@ def _client_key(context: Context[Any, Any]) -> str:
 
 
 def _late_workers(tool: str, answer: object) -> Iterator[str]:
-    """Yield a note for each worker that a cancelled call has started nevertheless, as its `answer` says."""
+    """Yield a note for each worker in the `answer` of a call that was cancelled too late."""
     told = answer.as_json() if isinstance(answer, Value) else answer
     waiting: list[Any] = [told]
     while waiting:
@@ -347,7 +347,7 @@ class StrictTool(Tool):
 
 
 class _UnchangedArguments(FuncMetadata):
-    """The SDK's metadata of a function: arguments, checked already, stay, and `answered` encodes the result."""
+    """The SDK's metadata of a function. Arguments are passed on as they are, and `answered` encodes the result."""
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return data
@@ -365,17 +365,11 @@ def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = Fal
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
     )
-    said = inspect.cleandoc(handler.__doc__ or "")
-    tool = StrictTool.from_function(
-        asynchronous(handler),
-        title=title,
-        description=said,
-        annotations=hints,
-        structured_output=False,
-    )
+    said, run = inspect.cleandoc(handler.__doc__ or ""), asynchronous(handler)
+    tool = StrictTool.from_function(run, title=title, description=said, annotations=hints, structured_output=False)
     tool.parameters["additionalProperties"] = False
-    for described in (tool.parameters, *tool.parameters["properties"].values()):
-        _shorten(described)
+    for schema in (tool.parameters, *tool.parameters["properties"].values()):
+        _shorten(schema)
     tool.fn_metadata = _UnchangedArguments(arg_model=tool.fn_metadata.arg_model)
     return tool
 

@@ -37,10 +37,10 @@ _allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", defau
 
 
 def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
-    """Return the projects that a client may read: its own (`claimed`) directories, and those of config.toml
-    (`settled`).
+    """Return the projects that a client may read: the directories that it has `claimed`, and those in config.toml.
 
-    A client that runs in the home directory, or above it, may not read everything below. Invalid paths are ignored.
+    The latter are `settled`. A client in the home directory, or above, may not read everything below. Invalid paths are
+    ignored.
     """
     home = resolve(Path.home())
     found = [Permitted(one, below=not is_within(home, one.root)) for one in _projects(claimed)]
@@ -48,7 +48,7 @@ def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Perm
 
 
 def limit_to(allowed: Iterable[Permitted]) -> None:
-    """Limit the rest of this call (of this context) to reading about the `allowed` projects."""
+    """Limit the rest of this call to the `allowed` projects."""
     _allowed.set(tuple(allowed))
 
 
@@ -99,7 +99,7 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
 
 
 def hint(otherwise: str) -> str:
-    """Return the hint `otherwise` after an empty result; for a limited caller, one that reveals nothing."""
+    """Return the next step after an empty result: `otherwise`, or for a limited caller a text that reveals nothing."""
     return HINT if limited() else otherwise
 
 
@@ -126,13 +126,13 @@ class Cancelled(ForkRefused):
 
 
 def cancellable(given_up: Event, work: Callable[[], T]) -> T:
-    """Run `work` and return its result. Once another thread sets `given_up`, `refuse_cancelled` raises inside it."""
+    """Run `work` and return its result. In it, `refuse_cancelled` raises once another thread has set `given_up`."""
     _given_up.set(given_up)
     return work()
 
 
 def refuse_cancelled(seconds: float = 0.0) -> None:
-    """Raise `Cancelled` if the call was cancelled, or is within `seconds`.
+    """Wait for `seconds`, and raise `Cancelled` as soon as the call is cancelled.
 
     Call this before a step that cannot be undone.
     """

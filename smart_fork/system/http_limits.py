@@ -48,7 +48,7 @@ class Peer:
 
 
 class Connection(H11Protocol):
-    """An HTTP connection of the server uvicorn, closed if no request comes in time or too many connections are open."""
+    """A connection to the server uvicorn. It is closed if no request comes in time, or if too many are open."""
 
     #: The time in which a client must send the head of its request.
     HEAD_SECONDS = 10.0
@@ -63,7 +63,7 @@ class Connection(H11Protocol):
         self.peer = Peer(close=self._cut)
         self.waits_since = 0.0
         self._late: asyncio.TimerHandle | None = None
-        self.app = self._introduced(self.app)
+        self.app = self._with_peer(self.app)
 
     @property
     def waits(self) -> bool:
@@ -106,7 +106,7 @@ class Connection(H11Protocol):
             self._wait()
 
     def give_up(self) -> None:
-        """Close the connection; that of a known client (with token or cookie) only while it waits for a request."""
+        """Close the connection, unless it is a known client's (with token or cookie) and handles a request."""
         if not self.peer.known:
             self._cut()
         elif self.waits:
@@ -117,7 +117,7 @@ class Connection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()  # who takes no answer would else keep the connection with it
 
-    def _introduced(self, app: ASGIApp) -> ASGIApp:
+    def _with_peer(self, app: ASGIApp) -> ASGIApp:
         """Wrap the ASGI `app` so that each request's scope contains this connection's `Peer`."""
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:

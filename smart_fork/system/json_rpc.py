@@ -59,7 +59,7 @@ class RpcMessage:
 
     @classmethod
     def read(cls, line: bytes) -> RpcMessage | None:
-        """Parse a line of any bytes as a message; `None` if it is none: `refusal` gives the error to answer with."""
+        """Parse a line as a message; `None` for a line that is not a valid message (see `refusal`)."""
         try:
             content = orjson.loads(line)
         except ValueError:
@@ -71,10 +71,10 @@ class RpcMessage:
 
     @classmethod
     def refusal(cls, line: bytes) -> RpcMessage | None:
-        """Return the error to answer with if `line` is not a message, with the id of the request, if it has one.
+        """Return the error message with which to answer a `line` that is not a valid message.
 
-        For a batch, or several messages on one line, the answer is a list with an error for each id. Return `None` if
-        the client waits for no answer: for a notification, an answer or an empty line.
+        It has the invalid request's id, if that is readable. For several messages on one line, it is a list with an
+        error for each id. Return `None` for a notification, an answer or an empty line, which get no answer.
         """
         text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
         content = _members(text)
@@ -139,7 +139,7 @@ def _is_id(value: object) -> bool:
 
 
 def _sent_back(content: object) -> object:
-    """Return the id in an invalid message, to answer with. An invalid number stays as sent: clients compare it."""
+    """Return the id of an invalid message, for the answer. A fraction is not a valid id, but its sender knows it."""
     number = content.get("id") if isinstance(content, dict) else None
     is_number = isinstance(number, float) and abs(number) < float("inf")
     return number if is_number or _is_id(number) else None
@@ -165,7 +165,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse JSON leniently: of an invalid object, return its members with text or number values."""
+    """Parse a line leniently. If it is invalid JSON, return the readable members of its objects; `None` without any."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
 
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
-from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
+from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
 
 if TYPE_CHECKING:
     import psutil
@@ -54,7 +54,7 @@ class Completed:
 
     @property
     def ending(self) -> str:
-        """Describe how the program ended: "exit status 1", or "killed by SIGTERM"."""
+        """Return the program's end in words: "exit status 1", or "killed by SIGTERM"."""
         return self.in_words(self.returncode)
 
     @property
@@ -94,9 +94,9 @@ def _is_installed() -> bool:
 
 
 class _CtrlC:
-    """A block that delays Ctrl-C until `counts` is called.
+    """A context that delays Ctrl-C until `allow` is called, or until its end.
 
-    An interruption at the start of a program would leave a program that nothing ends.
+    Ctrl-C during the start of a program would leave a program that nothing ends.
     """
 
     def __init__(self) -> None:
@@ -111,9 +111,9 @@ class _CtrlC:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.counts()
+        self.allow()
 
-    def counts(self) -> None:
+    def allow(self) -> None:
         """Let Ctrl-C interrupt again. If it was pressed during the delay, interrupt now."""
         handler, self._before = self._before, None
         if handler is None:
@@ -139,7 +139,7 @@ class Processes:
 
     @staticmethod
     def not_asked_again() -> list[str]:
-        """Return the names of programs that were too slow within the last minute, in which they are not run again."""
+        """Return the names of programs that are not run now, because they were too slow within the last minute."""
         return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
 
     @staticmethod
@@ -163,9 +163,9 @@ class Processes:
         """Run a program, wait for its end, and return its output; `timeout` is in seconds.
 
         If it does not end in time, or the wait is interrupted, it and everything it started are killed. With a timeout
-        of minutes it is also killed if this process ends in any way. `whom` is the server or repository that it
-        contacts. If that did not answer, programs that contact it are refused for a minute, unless they have a longer
-        timeout.
+        of minutes it is also killed if this process ends in any way. `whom` is the server or repository that the
+        program contacts. For a minute after a timeout, the same program with the same `whom` fails immediately, unless
+        its timeout is longer.
 
         Raises:
             ProgramMissing: the program does not exist.
@@ -183,7 +183,7 @@ class Processes:
                 )
             with process, _ended_with_us(process.pid) if timeout > _BRIEF_SECONDS else contextlib.nullcontext():
                 try:
-                    ctrl_c.counts()
+                    ctrl_c.allow()
                     stdout, stderr = process.communicate(input, timeout=timeout)
                 except subprocess.TimeoutExpired as error:
                     # Not until its output ends: a server that hangs has that as well.
@@ -274,7 +274,7 @@ class Processes:
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """Return the environment variables with which a running process was started; `None` if unknown.
 
-        They tell if its id belongs to a later process than before.
+        By these a caller recognizes a process whose id the system has given to another one.
         """
         import psutil
 
@@ -290,7 +290,7 @@ class Processes:
         return {}
 
     def end(self, pid: int, *, force: bool) -> None:
-        """Send SIGTERM, or SIGKILL with `force`, to the group that `pid` leads, which may outlive its leader."""
+        """Send SIGTERM, or SIGKILL with `force`, to the process group of `pid`, even if `pid` itself has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
@@ -345,13 +345,22 @@ class Processes:
                 signal.signal(signal.SIGINT, before)
 
     @staticmethod
+    def act_for(pid: int, become: Become, end: Callable[[int], NoReturn]) -> None:
+        """Act for the client process `pid`: replacing or ending this process then means the client.
+
+        `become` replaces the client by another program, and `end` ends it.
+        """
+        global _client_process  # noqa: PLW0603 - a process stands in for one
+        _client_process = ClientProcess(pid, become, end)
+
+    @staticmethod
     def own_pid() -> int:
-        """Return the id of the process that the user or an agent started: this one, or the client it acts for."""
+        """Return the id of the process that the user or an agent started: this one, or the client of `act_for`."""
         return _client_process.pid if _client_process is not None else os.getpid()
 
     @staticmethod
     def leave(status: int) -> NoReturn:
-        """Exit immediately with `status`, without waiting for other threads; also end the client it acts for."""
+        """Exit immediately with `status`, without waiting for other threads. Also end the client of `act_for`."""
         if _client_process is not None:
             _client_process.end(status)
         os._exit(status)
@@ -371,28 +380,25 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The tools to start and watch workers, which tests replace: processes, environment variables and the clock."""
+    """The machine's processes, environment variables and clock. Tests replace them."""
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Clock = field(default_factory=lambda: Clock())  # noqa: PLW0108
 
 
+Become = Callable[[Sequence[str], Path, Mapping[str, str]], NoReturn]
+
+
 class ClientProcess(NamedTuple):
-    """The process that handed its command over to this process: its id, how to replace it, and how to end it."""
+    """The process that handed its command over to this process: its id, and functions to replace and to end it."""
 
     pid: int
-    become: Callable[[Sequence[str], Path, Mapping[str, str]], NoReturn]
+    become: Become
     end: Callable[[int], NoReturn]
 
 
 _client_process: ClientProcess | None = None
-
-
-def act_for(client: ClientProcess) -> None:
-    """Run the following commands for the process `client`: replacing or ending this process then means the client."""
-    global _client_process  # noqa: PLW0603 - a process stands in for one
-    _client_process = client
 
 
 @contextlib.contextmanager
@@ -422,23 +428,18 @@ def _starting(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, st
     try:
         yield
     except (OSError, ValueError) as error:
-        raise _not_started(argv, error, cwd, env) from error
-
-
-def _not_started(
-    argv: Sequence[str], error: Exception, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> SmartForkError:
-    name = Path(argv[0]).name
-    if cwd is not None and not cwd.is_dir():
-        return NotFound(f"No such directory: {cwd}")
-    if isinstance(error, FileNotFoundError) and Path(argv[0]).is_absolute() and Path(argv[0]).is_file():
-        return ProgramFailed(f"{name} cannot be started: the interpreter in its first line is missing: {argv[0]}")
-    # A folder on PATH that this user may not look into is reported as a program that he may not run.
-    path = None if env is None else env.get("PATH", os.defpath)
-    hidden = isinstance(error, PermissionError) and name == argv[0] and shutil.which(name, os.F_OK, path) is None
-    if isinstance(error, FileNotFoundError) or hidden:
-        return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
-    return ProgramFailed(f"{name} cannot be started: {error}")
+        name, is_missing = Path(argv[0]).name, isinstance(error, FileNotFoundError)
+        if cwd is not None and not cwd.is_dir():
+            raise NotFound(f"No such directory: {cwd}") from error
+        if is_missing and Path(argv[0]).is_absolute() and Path(argv[0]).is_file():
+            why = f"{name} cannot be started: the interpreter in its first line is missing: {argv[0]}"
+            raise ProgramFailed(why) from error
+        # A folder on PATH that this user may not look into is reported as a program that he may not run.
+        path = None if env is None else env.get("PATH", os.defpath)
+        hidden = isinstance(error, PermissionError) and name == argv[0] and shutil.which(name, os.F_OK, path) is None
+        if is_missing or hidden:
+            raise ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.") from error
+        raise ProgramFailed(f"{name} cannot be started: {error}") from error
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ _NAME = "smart-fork"
 
 
 class Release(NamedTuple):
-    """An installed version of smart-fork. `stamp` differs between two installations of the same version."""
+    """An installed version of smart-fork. `stamp` changes if the same version is installed again."""
 
     version: str
     stamp: tuple[int, ...] = ()
@@ -22,7 +22,9 @@ class Release(NamedTuple):
         """Read the version of smart-fork that is installed now; `None` if there is none, or an incomplete one."""
         try:
             found = distribution(_NAME)
-            return cls(found.version, () if _is_editable(found) else _stamp(found))
+            origin = json.loads(found.read_text("direct_url.json") or "{}")
+            # The files of an editable installation change during development.
+            return cls(found.version, () if origin.get("dir_info", {}).get("editable") else _stamp(found))
         except Exception:  # noqa: BLE001 - half of an installation fails in many ways; it is looked at again
             return None
 
@@ -31,12 +33,6 @@ class Release(NamedTuple):
 def own_version() -> str:
     """Return the version of smart-fork that this process runs, cached against upgrades."""
     return version(_NAME)
-
-
-def _is_editable(found: Distribution) -> bool:
-    """Return True if smart-fork was installed in editable mode, in which its files change during development."""
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
-    return bool(origin.get("dir_info", {}).get("editable"))
 
 
 def _stamp(found: Distribution) -> tuple[int, ...]:

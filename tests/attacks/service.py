@@ -232,8 +232,9 @@ def _doors() -> Doors:
     from mcp.server.mcpserver import MCPServer
 
     from smart_fork.cli.service import app
-    from smart_fork.page.routes import LIVE, Page
+    from smart_fork.page.routes import Page
     from smart_fork.page.sign_in import SignIn
+    from smart_fork.page.worker_page import LIVE
 
     nothing: Any = None
     page = Page(nothing, SignIn(Path("nowhere"), "asked", str))

@@ -12,7 +12,7 @@ import typer
 
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.demo import INTENT
-from smart_fork.server import create_server
+from smart_fork.server import Server
 from tests.golden.demo_home import HEADLESS, Scene
 
 #: What a worker's agent answers, and a session that nobody has.
@@ -165,7 +165,7 @@ def checked(examined: dict[str, Any]) -> dict[str, Any]:
 def listed() -> Iterator[tuple[str, Any]]:
     """What ``tools/list`` says, of the few and of all."""
     for name, everything in (("tools-list", False), ("tools-list-all", True)):
-        server = create_server(everything=everything)
+        server = Server(everything=everything)
         tools = anyio.run(server.list_tools)
         yield name, [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
 

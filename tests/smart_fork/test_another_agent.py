@@ -29,11 +29,11 @@ from smart_fork.agents.references import Reference
 from smart_fork.agents import AGENTS
 from smart_fork.finding.request import collections
 from smart_fork.page.renderer import _environment
-from smart_fork.server import create_server
+from smart_fork.server import Server
 from smart_fork.cli.service.unit_settings import PROGRAMS
 
 async def asked():
-    async with Client(create_server(everything=True), mode="legacy") as client:
+    async with Client(Server(everything=True), mode="legacy") as client:
         return client.instructions, {one.name: one.input_schema for one in (await client.list_tools()).tools}
 
 instructions, tools = anyio.run(asked)

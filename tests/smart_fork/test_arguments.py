@@ -13,7 +13,6 @@ from mcp import Client
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import one_of
 from smart_fork.finding.request import collections
-from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tool_construction import strict
 from tests.smart_fork.mcp_client import answer, refusal
@@ -179,7 +178,9 @@ def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
         raise RuntimeError("the key is in /home/ann/secret")
 
     async def talk() -> Any:
-        async with Client(Server("x", everything=True, tools=[strict(broken, "Broken")])) as client:
+        server = create_server(everything=True)
+        server._tool_manager._tools["broken"] = strict(broken, "Broken")
+        async with Client(server) as client:
             return await client.call_tool("broken", {})
 
     told = anyio.run(talk)
@@ -204,7 +205,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_next_step_to_who_may_know_
         await in_thread(unreadable)
 
     async def talk() -> Any:
-        async with Client(Server("x", everything=True, tools=[strict(broken, "Broken")])) as client:
+        server = create_server(everything=True)
+        server._tool_manager._tools["broken"] = strict(broken, "Broken")
+        async with Client(server) as client:
             return await client.call_tool("broken", {})
 
     told = anyio.run(talk)

@@ -60,7 +60,7 @@ for line in sys.stdin:
 SERVE = [
     "import indexer.default_embedder as e; from tests.smart_fork.world import WordsModel",
     "e.configured_embedder = lambda **_: WordsModel()",
-    "from smart_fork.server import run_stdio; run_stdio()",
+    "from smart_fork.server import Server; Server.run_stdio()",
 ]
 
 

@@ -18,7 +18,7 @@ from indexer.store.damage import kept
 from indexer.store.schema import connect
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import one_of
-from smart_fork.server import create_server
+from smart_fork.server import Server
 from smart_fork.server.session_tools import MAX_BROKEN
 from tests.smart_fork.mcp_client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
@@ -89,7 +89,7 @@ class TestDamage:
 class TestWhatIsOffered:
     def tools(self, world: World, *, everything: bool = True) -> dict[str, types.Tool]:
         async def ask() -> list[types.Tool]:
-            async with Client(create_server(world.model, everything=everything)) as session:
+            async with Client(Server(world.model, everything=everything)) as session:
                 return (await session.list_tools()).tools
 
         return {tool.name: tool for tool in anyio.run(ask)}
@@ -127,7 +127,7 @@ class TestWhatIsOffered:
 
     def test_nothing_is_said_to_be_there_that_is_not(self, world):
         async def ask() -> dict[str, Any]:
-            async with Client(create_server(world.model), mode="legacy") as session:
+            async with Client(Server(world.model), mode="legacy") as session:
                 return session.server_capabilities.model_dump(exclude_none=True)
 
         assert {"prompts": {"list_changed": False}, "tools": {"list_changed": False}} == anyio.run(ask)
@@ -135,7 +135,7 @@ class TestWhatIsOffered:
     @pytest.mark.parametrize(("name", "argument"), [("fork", "task"), ("recall", "question")])
     def test_a_person_asks_by_name_and_the_model_is_told_of_tools_that_are_listed(self, world, name, argument):
         async def ask() -> tuple[list[types.Prompt], str]:
-            async with Client(create_server(world.model), mode="legacy") as session:
+            async with Client(Server(world.model), mode="legacy") as session:
                 told = await session.get_prompt(name, {argument: "the retry of the uploader"})
                 return (await session.list_prompts()).prompts, told.messages[0].content.text
 
@@ -391,7 +391,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
     gate = Gate()
 
     async def talk() -> None:
-        async with Client(create_server(gate, everything=True)) as session, anyio.create_task_group() as tasks:
+        async with Client(Server(gate, everything=True)) as session, anyio.create_task_group() as tasks:
             found = []
 
             async def search() -> None:

@@ -53,7 +53,7 @@ def greet(server: subprocess.Popen[str]) -> None:
     say(server, "notifications/initialized")
 
 
-SERVE = "from smart_fork.server import run_stdio; run_stdio()"
+SERVE = "from smart_fork.server import Server; Server.run_stdio()"
 #: An embedder in place of the real one, before it is imported by anybody.
 REPLACE = "import indexer.default_embedder as e; from tests.smart_fork.world import WordsModel"
 
@@ -67,9 +67,9 @@ def environment(monkeypatch) -> None:
 def test_tools_are_listed_before_anything_heavy_is_imported(environment):
     """D13."""
     code = (
-        "import anyio, sys; from mcp import Client; from smart_fork.server import create_server\n"
+        "import anyio, sys; from mcp import Client; from smart_fork.server import Server\n"
         "async def talk():\n"
-        "    async with Client(create_server()) as session: print(len((await session.list_tools()).tools), *sys.modules)\n"
+        "    async with Client(Server()) as session: print(len((await session.list_tools()).tools), *sys.modules)\n"
         "anyio.run(talk)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,7 +19,7 @@ _made: dict[Any, Tool] = {}
 def create_server(embedder: Embedder | None = None, *, everything: bool = False) -> Server:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "strict", _with_known_schema)
-        return server.create_server(embedder, everything=everything)
+        return Server(embedder, everything=everything)
 
 
 def _with_known_schema(handler: Any, *about: Any, **hints: bool) -> Tool:

@@ -333,6 +333,6 @@ if __name__ == "__main__":
     server._load()
     load_all(but=("smart_fork.team.server",))
     tools.strict = tool_server._with_known_schema
-    tools.create_server()
+    tools.Server()
     _Forking(*(socket.socket(fileno=int(number)) for number in sys.argv[1:])).run()
     shutil.rmtree(os.environ["HOME"], ignore_errors=True)

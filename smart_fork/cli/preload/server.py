@@ -47,8 +47,8 @@ from smart_fork.cli.preload.client import (
 )
 from smart_fork.cli.program import run
 from smart_fork.cli.service.upgrade import load_all
-from smart_fork.system import processes
 from smart_fork.system.peers import credentials
+from smart_fork.system.processes import Processes
 
 _NAMESPACES = ("mnt", "net", "pid", "user")
 #: Lines of ``/proc/PID/status`` with the rights that a process has given up and never gets back.
@@ -277,7 +277,7 @@ class _Command:
         """Take over the client's streams and settings, run its command, and send back the exit status."""
         _take_over(self._asked)
         _limit_as(self._pid)
-        processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
+        Processes.act_for(self._pid, self._become, self._end)
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
         try:
             run(self._end)

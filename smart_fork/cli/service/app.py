@@ -48,9 +48,8 @@ from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
 from smart_fork.hooks import hint_switch
 from smart_fork.hooks.worker_events import receive
 from smart_fork.page import routes
-from smart_fork.page.endpoint_builder import ServiceActivity
 from smart_fork.page.sign_in import SignIn
-from smart_fork.server import create_server
+from smart_fork.server import Server
 from smart_fork.system.json_rpc import RpcMessage
 from smart_fork.system.version import own_version
 from smart_fork.workers.liveness import recover
@@ -165,7 +164,7 @@ def application(
         *page.for_programs(),
     ]
     always = (*PUBLIC, routes.WAY_IN)
-    programs, streams = tuple(inner.router.routes), ("/mcp", routes.LIVE)
+    programs, streams = tuple(inner.router.routes), ("/mcp", *routes.STREAMS)
     doors = Doors(always, routes.PUBLIC, programs=programs, way_in=routes.WAY_IN, streams=streams)
     inner.router.routes += page.routes()
     inner.add_exception_handler(HTTPStatus.NOT_FOUND, page.lost)
@@ -254,8 +253,8 @@ class ServiceParts:
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """Return the web application, and the rules for its routes. `entrance` signs browsers in."""
-        page = routes.Page(self.library, entrance, self._state)
-        return application(create_server(self.model), page, self._question, self._status, self._restart)
+        page = routes.Page(self.library, entrance, lambda: (self.model.state, self._indexing()))
+        return application(Server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:
         """Load the model, find running workers again, and start the indexer if SMART_FORK_INDEXING is true.
@@ -297,9 +296,6 @@ class ServiceParts:
 
     def _indexing(self) -> Freshness | None:
         return self.model.indexer.status() if self.model.indexer is not None else None
-
-    def _state(self) -> ServiceActivity:
-        return ServiceActivity(self.model.state, self._indexing())
 
     def _status(self) -> dict[str, object]:
         indexing = self._indexing()

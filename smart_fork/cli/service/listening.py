@@ -291,7 +291,9 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     parts = ServiceParts(lambda: upgrade.pending)
     entrance = Entrance(state_home() / "page", listening.names[0])
     application, doors = parts.application(entrance)
-    traffic = Traffic(application, (*PUBLIC, "/status", routes.LIVE))  # a browser that listens connects again by itself
+    traffic = Traffic(
+        application, (*PUBLIC, "/status", *routes.STREAMS)
+    )  # a browser that listens connects again by itself
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.may_end(waited), end)
     server = _ServiceServer(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")

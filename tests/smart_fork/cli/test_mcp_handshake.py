@@ -17,7 +17,7 @@ from mcp_types import Tool
 
 from smart_fork.cli.mcp_handshake import ALL, CATALOGUE, FEW, greet, listed, wanted
 from smart_fork.server import FEW as NAMES
-from smart_fork.server import create_server
+from smart_fork.server import Server
 from smart_fork.system.json_rpc import RpcMessage
 from tests.smart_fork.cli.mcp_messages import INITIALIZE, call, request, told
 from tests.smart_fork.invalid_messages import ODD, UNANSWERED
@@ -109,7 +109,7 @@ def test_a_client_that_keeps_answers_asks_once():
 
     async def ask() -> None:
         nonlocal lists
-        server = create_server()
+        server = Server()
         made = server.list_tools
 
         async def counted() -> list[Tool]:

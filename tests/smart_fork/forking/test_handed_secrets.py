@@ -22,7 +22,7 @@ from smart_fork.forking.handover_text import as_session
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.spawn import spawn
-from smart_fork.page.routes import forked as forked_by_form
+from smart_fork.page.fork_page import forked as forked_by_form
 from smart_fork.system.processes import Machine
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forking.test_handover_text import HERE, NEW

@@ -25,7 +25,7 @@ from smart_fork.cli.service.instance import Address, publish, remove_socket
 from smart_fork.cli.service.listening import listen_locally
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
-from smart_fork.page.endpoint_builder import ServiceActivity
+from smart_fork.page.endpoint_builder import ServiceState
 from smart_fork.server import calls
 from smart_fork.system.http_limits import Connection
 from smart_fork.system.version import own_version
@@ -71,7 +71,7 @@ class Served:
     socket: str
     doors: Doors | None = None
     pages: Sequence[Route] = ()
-    state: ServiceActivity = field(default_factory=ServiceActivity)
+    state: ServiceState = ("ready", None)
     broken: bool = False
     asked: list[str] = field(default_factory=list)
 

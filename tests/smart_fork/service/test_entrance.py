@@ -16,7 +16,6 @@ import pytest
 from indexer.safe_files import state_home
 from smart_fork.cli.service import token
 from smart_fork.cli.service.app import PUBLIC, Entrance
-from smart_fork.page.routes import LIVE
 from smart_fork.page.sign_in import (
     CODE_SECONDS,
     IDLE_SECONDS,
@@ -27,6 +26,7 @@ from smart_fork.page.sign_in import (
     SignInCodes,
     SignInCookies,
 )
+from smart_fork.page.worker_page import LIVE
 from tests.smart_fork.forks import eventually
 
 ADDRESS = "http://127.0.0.1:8766/"

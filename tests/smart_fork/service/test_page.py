@@ -19,10 +19,10 @@ from indexer.outcome import Outcome
 from indexer.store.base import Holding
 from smart_fork.agents import AGENTS
 from smart_fork.finding.index_refresh import Engine
-from smart_fork.page import routes
 from smart_fork.page.family_page import MIN_LENGTH, timeline
-from smart_fork.page.routes import LIVE
+from smart_fork.page.fork_page import previewed
 from smart_fork.page.search_page import activity
+from smart_fork.page.worker_page import LIVE
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.searches import opened
@@ -491,7 +491,7 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
         (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
-        here = routes.previewed(form, partial(opened, Engine(world.model)))["fork"].as_json()
+        here = previewed(form, partial(opened, Engine(world.model)))["fork"].as_json()
         there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
 
         for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):

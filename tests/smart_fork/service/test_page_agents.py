@@ -256,7 +256,7 @@ def test_the_thoughts_and_models_of_every_agent_are_told(agent, fixture, models,
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
     session = READERS[agent].read(log, keep_raw=True).session
 
-    page, file = (reading(session, work=AGENTS[agent].codec, whole=whole) for whole in (False, True))
+    page, file = (reading(session, codec=AGENTS[agent].codec, whole=whole) for whole in (False, True))
 
     def thoughts(of):
         steps = [step for one in of.exchanges for message in one.messages for step in message.steps]

@@ -71,8 +71,8 @@ def test_edits_of_every_form_are_lines_that_were_added_and_removed(given, patch,
 def test_of_binary_and_huge_edits_the_lines_are_counted_and_a_long_one_is_cut():
     binary = diffs_of({"path": "a", "content": "GIF\0\n\0"})[0]
     huge = diffs_of({"path": "a", "old_string": "x\n" * MAX_CHARACTERS, "new_string": "y\n"})[0]
-    many = compared("a", "", "line\n" * (MAX_LINES + 7))
-    wide = compared("a", "", "w" * 5_000)
+    many = compared("a", [("", "line\n" * (MAX_LINES + 7))])
+    wide = compared("a", [("", "w" * 5_000)])
 
     assert ("a binary file", ()) == (binary.note, binary.lines)
     assert ("too large to be shown", 1, MAX_CHARACTERS, ()) == (huge.note, huge.added, huge.removed, huge.lines)
@@ -138,7 +138,7 @@ def test_marks_of_a_conflict_and_signs_for_a_terminal_are_text():
 )  # fmt: skip
 def test_steps_are_told_of_every_agent(agent, fixture, steps):
     session = READERS[agent].read(FIXTURES / agent / f"{fixture}.jsonl", keep_raw=True).session
-    page = reading(session, work=AGENTS[agent].codec, whole=True)
+    page = reading(session, codec=AGENTS[agent].codec, whole=True)
     shown = {
         (step.kind, step.line, step.added)
         for one in page.exchanges

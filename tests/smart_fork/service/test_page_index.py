@@ -12,7 +12,6 @@ import pytest
 from indexer.runs import Freshness, LastRun
 from indexer.safe_files import state_home
 from smart_fork.finding.hit import Drift, Explanation, Hit, Match
-from smart_fork.page.endpoint_builder import ServiceActivity
 from smart_fork.page.search_page import age_of, chosen, facets, narrowed, reasons
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 from tests.smart_fork.session_family import ids_with, relatives
@@ -121,9 +120,7 @@ def test_the_index_says_what_the_service_has_read_last(served, world, shop):
     world.claude(shop, RETRY, DONE)
     served.get("/", q=RETRY)
     run = LastRun(started_at="2026-01-01T00:00:00Z", outcome="completed", logs=7, read=3)
-    served.state = ServiceActivity(
-        indexing=Freshness("idle", "", 2, run, replace(run, read=1), False, None, None, None)
-    )
+    served.state = "ready", Freshness("idle", "", 2, run, replace(run, read=1), False, None, None, None)
 
     text = re.sub(r"\s+", " ", served.get("/index")[1])
 

@@ -19,13 +19,13 @@ from smart_fork.display_text import ago, tokens_about
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.finding.ranking import percent
 from smart_fork.page import renderer
-from smart_fork.page.agent_steps import inside
+from smart_fork.page.agent_steps import shorten_paths
 from smart_fork.page.conversation_page import forks_by_exchange, reading
-from smart_fork.page.endpoint_builder import Endpoints, PageStatus, ServiceActivity
+from smart_fork.page.endpoint_builder import Endpoints, PageStatus
 from smart_fork.page.family_page import own_beginning, timeline
+from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.renderer import chance, clock, day, exact, place, session_link, with_tilde
 from smart_fork.page.session_page import AddressedSession
-from smart_fork.page.sign_in import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from tests.smart_fork.session_family import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -97,7 +97,7 @@ def test_chances_sizes_and_places_are_told_as_people_tell_them(home):
     ]
     assert "cd ~/shop && claude" == with_tilde(f"cd {home}/shop && claude")
     assert f"cd '{home}/a b' && claude" == with_tilde(f"cd '{home}/a b' && claude")
-    assert "edit a.py ~/b.py" == inside(f"edit {home}/shop/a.py {home}/b.py", f"{home}/shop")
+    assert "edit a.py ~/b.py" == shorten_paths(f"edit {home}/shop/a.py {home}/b.py", f"{home}/shop")
 
 
 def test_addresses_are_made_of_hostile_ids_without_harm():
@@ -127,12 +127,12 @@ def test_a_form_does_its_work_once_however_often_it_is_sent(forms):
     for thread in threads:
         thread.start()
     with pytest.raises(NotFound):
-        forms.answer("unknown")
+        forms.result("unknown")
     go.set()
     for thread in threads:
         thread.join()
 
-    assert ([1, 1, 1, 1], [1], 1) == (answers, done, forms.answer(form))
+    assert ([1, 1, 1, 1], [1], 1) == (answers, done, forms.result(form))
 
 
 def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten(forms):
@@ -144,7 +144,7 @@ def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten(forms):
     for _ in range(MAX_KEPT):
         forms.send(FORK, forms.new(FORK), lambda: 2)
     with pytest.raises(NotFound):
-        forms.answer(form)
+        forms.result(form)
     with pytest.raises(ForkRefused, match="already sent"):
         forms.send(FORK, form, lambda: pytest.fail("it was done again"))
 
@@ -195,7 +195,7 @@ def test_who_asks_for_the_same_from_another_window_is_given_what_the_first_one_w
     def sent(**asked: str) -> str:
         form = forms.new(FORK)
         answer = forms.send(FORK, form, lambda: next(names), alike=asked)
-        assert answer == forms.answer(form)
+        assert answer == forms.result(form)
         return answer + ("'" if forms.twin(form) else "")
 
     assert ["a", "a'", "b", "b'"] == [sent(prompt=one) for one in ("go", "go", "stop", "stop")]
@@ -303,14 +303,16 @@ def test_forks_stand_where_they_left():
 
 def test_a_file_that_cannot_be_read_is_named_on_the_page_with_the_next_step(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "smart_fork.page.endpoint_builder.page_status", lambda *_: PageStatus(0, 0, 0, "", ServiceActivity())
+        "smart_fork.page.endpoint_builder.page_status", lambda *_: PageStatus(0, 0, 0, "", "ready", None)
     )
 
     def unreadable():
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))
 
     forms: PageForms[object] = PageForms(str, tmp_path / "forms")
-    said = html.unescape(anyio.run(partial(Endpoints(forms, None, None).shown, "home.html", unreadable)).body.decode())
+    said = html.unescape(
+        anyio.run(partial(Endpoints(forms, None, None).respond, "home.html", unreadable)).body.decode()
+    )
 
     assert f"{tmp_path / 'x'}: Permission denied" in said
     assert f"Make {tmp_path} readable and writable for you." in said

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import Request, cut
-from smart_fork.page.conversation_page import change_since, mark_in, mark_of, refuse_changed_session
+from smart_fork.page.session_changes import ShownState, refuse_changed_session
 from tests.smart_fork.service.test_page_parts import session, turn
 from tests.smart_fork.session_family import ids_with
 from tests.smart_fork.world import Did
@@ -99,7 +99,9 @@ def test_a_session_that_is_deleted_while_it_is_read_is_said_to_be_gone(served, w
     assert (404, True) == ((said := served.get(look))[0], "Session not found" in said[1])
     assert (
         404
-        == served.answer("POST", "/fork", _body(served, one, f"seen={mark_of(session(turn(0, 'user', 'x')))}")).status
+        == served.answer(
+            "POST", "/fork", _body(served, one, f"seen={ShownState.of(session(turn(0, 'user', 'x')))}")
+        ).status
     )
 
 
@@ -123,7 +125,7 @@ def test_a_session_of_which_a_copy_was_kept_does_not_go_on(served, world, shop, 
 def test_what_is_written_last_may_be_written_on():
     """An agent that keeps a whole answer in one record rewrites the record as the answer grows."""
     begun = session(turn(0, "user", "why"), turn(1, "assistant", "Because"))
-    mark = mark_of(begun)
+    mark = ShownState.of(begun)
     states = {
         "same": begun,
         "more": session(*begun.turns, turn(2, "assistant", "so.")),
@@ -132,11 +134,11 @@ def test_what_is_written_last_may_be_written_on():
         "less": session(begun.turns[0]),
     }
 
-    became = {name: change_since(mark, one).became for name, one in states.items()}
+    became = {name: mark.change_to(one).became for name, one in states.items()}
 
     assert {"same": "same", "more": "more", "grown": "more", "another": "another", "less": "another"} == became
-    assert (2, 1) == (change_since(mark, states["more"]).first, change_since(mark, states["grown"]).first)
-    assert mark == mark_in(str(mark))
+    assert (2, 1) == (mark.change_to(states["more"]).first, mark.change_to(states["grown"]).first)
+    assert mark == ShownState.parse(str(mark))
     refuse_changed_session("", states["another"])
     refuse_changed_session(str(mark), states["more"])
     with pytest.raises(ForkRefused):

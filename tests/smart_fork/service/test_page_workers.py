@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 import pytest
 from markupsafe import escape
 
-from smart_fork.page import routes
+from smart_fork.page import worker_page
 from smart_fork.page.renderer import NAME_CHARACTERS, worker_title
-from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
+from smart_fork.page.worker_page import LIVE, MAX_LISTENERS
 from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry
 from tests.smart_fork import agent_screens
@@ -167,7 +167,7 @@ def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
 
 
 def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world, monkeypatch):
-    monkeypatch.setattr(routes, "MAX_LISTENERS", 1)
+    monkeypatch.setattr(worker_page, "MAX_LISTENERS", 1)
     assert MAX_LISTENERS > 1
 
     def listens() -> http.client.HTTPConnection:

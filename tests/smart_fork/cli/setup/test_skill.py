@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 
 from smart_fork.cli.command_table import COMMANDS
-from smart_fork.server import create_server
+from smart_fork.server import Server
 
 SKILL = files("smart_fork.cli.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
 
@@ -22,14 +22,14 @@ def test_it_is_a_skill_that_both_agents_read():
 
 
 def test_it_names_only_tools_and_commands_that_there_are():
-    tools = set(create_server()._tool_manager._tools)
+    tools = set(Server()._tool_manager._tools)
 
     assert set(re.findall(r"`(\w+_\w+)`", SKILL)) - {"auto_fork", "session_id"} <= tools
     assert set(re.findall(r"^    smart-fork (\w+)", SKILL, re.MULTILINE)) <= set(COMMANDS)
 
 
 def test_it_names_only_parameters_that_there_are():
-    tools = create_server()._tool_manager._tools
+    tools = Server()._tool_manager._tools
     taken = set(tools["find_sessions"].parameters["properties"]) | set(tools["smart_fork"].parameters["properties"])
     taken |= set(tools["read_session"].parameters["properties"])
 
