@@ -14,7 +14,7 @@ from smart_fork.agents.description import AgentDescription, AgentFacet, Home
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent_processes import AgentProcesses
-    from smart_fork.agents.ancestry import Ancestry, SubAgents, WorkerSessions
+    from smart_fork.agents.ancestry import Ancestry, WorkerSessions
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.screen import Screen
     from smart_fork.agents.start_command import Background, Starter
     from smart_fork.agents.storage import Storage
+    from smart_fork.agents.subagents import SubAgents
 
 
 class Sign(NamedTuple):

@@ -1,4 +1,4 @@
-"""Families of sessions (a session and its forks), sessions of workers, and conversations of sub-agents, from logs."""
+"""Families of sessions (a session and its forks), found from the first records of logs; and sessions of workers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.lazy import dataclass
-from indexer.transcripts.base import LogFile, regular_files
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Origin, Session, Turn
 from indexer.transcripts.reader_state import utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import dict_in, text_in
 from smart_fork.agents.description import AgentFacet
-from smart_fork.agents.record_reader import read
-from smart_fork.agents.tree import Chain, Tree, parent_of
+from smart_fork.agents.tree import Chain, parent_of
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.workers.registry_path import has_registry, registry_file
 
@@ -327,53 +326,6 @@ def _is_aside(record: dict[str, Any]) -> bool:
 def _time(record: dict[str, Any]) -> str:
     """Return a record's time, or the time of its snapshot of files (saved before a prompt)."""
     return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))
-
-
-#: The prefix of sub-agents' files.
-_PREFIX = "agent-"
-
-
-class SubAgents(ABC):
-    """Finds and reads the conversations of sub-agents.
-
-    A sub-agent's name comes from a log. It is looked up among existing files, and never becomes a path.
-    """
-
-    @abstractmethod
-    def begun(self, session: Session) -> Mapping[str, str]:
-        """Return the names of a session's readable sub-agents, by the id of the tool call that started each.
-
-        The turns of `session` must have their raw records.
-        """
-
-    @abstractmethod
-    def read(self, session: Session, name: str) -> Session | None:
-        """Return the conversation of the sub-agent called `name`, with raw records; `None` if there is none."""
-
-
-class LoggedSubAgents(SubAgents):
-    """The sub-agents of agents that write a log file for each sub-agent."""
-
-    #: The class that reads such a log.
-    tree: ClassVar[type[Tree]]
-
-    @abstractmethod
-    def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
-        """Return folders that may have a session's sub-agent logs, each with the number of levels to search."""
-
-    def logs(self, session: Session) -> Mapping[str, Path]:
-        """Return the existing logs of a session's sub-agents, by sub-agent name."""
-        files = (file for folder, depth in self.folders(session) for file in self._files(folder, depth))
-        return {file.stem.removeprefix(_PREFIX): file for file in files}
-
-    def read(self, session: Session, name: str) -> Session | None:
-        log = self.logs(session).get(name)
-        return None if log is None else read(partial(self.tree, of_subagent=True), log, None, keep_raw=True).session
-
-    def _files(self, folder: Path, depth: int) -> Iterable[Path]:
-        if folder.is_symlink():
-            return ()
-        return (file.path for file in regular_files(folder, self.tree.agent, depth=depth, prefix=_PREFIX))
 
 
 #: The registry's name of the place without a terminal.

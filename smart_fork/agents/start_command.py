@@ -17,7 +17,7 @@ from indexer.lazy import dataclass, late
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, dicts_in, json_at, json_in, text_in
 from smart_fork.agents.description import AgentFacet
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 
 #: The agent's command: fork a session, start a new one, or resume one.
 LaunchKind = Literal["fork", "new", "resume"]

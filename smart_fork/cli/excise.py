@@ -14,7 +14,7 @@ from indexer import state
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots as kept_snapshots
-from smart_fork.agents.options import takes
+from smart_fork.agents.request_fields import takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, among, option
 from smart_fork.cli.output import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.agents.options import takes
+from smart_fork.agents.request_fields import takes
 from smart_fork.cli.command_table import command_module
 from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
 from smart_fork.cli.output import library_shown, out, plain, printed_as_json, say, say_passed_over, write

@@ -13,8 +13,8 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options, takes
 from smart_fork.agents.references import Reference
+from smart_fork.agents.request_fields import Options, takes
 from smart_fork.cli.command import Command, session_references
 from smart_fork.cli.options import HandedOption, SessionArgument
 from smart_fork.cli.output import (

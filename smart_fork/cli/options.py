@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import FieldInput, Options, inputs
+from smart_fork.agents.request_fields import FieldInput, Options, inputs
 from smart_fork.cli.output import answer_in_json
 from smart_fork.display_text import one_of
 from smart_fork.errors import Usage

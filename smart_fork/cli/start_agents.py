@@ -15,7 +15,7 @@ import typer
 
 from indexer.errors import joined
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options, Subject, takes
+from smart_fork.agents.request_fields import Options, Subject, takes
 from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.output import out, printed_as_json, say, say_notes, starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage

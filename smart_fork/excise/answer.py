@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from indexer.lazy import dataclass
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.cuts.transcript import CutWarning
-from smart_fork.agents.options import said
+from smart_fork.agents.request_fields import said
 
 
 @dataclass(frozen=True, slots=True)

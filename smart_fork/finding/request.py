@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import said
+from smart_fork.agents.request_fields import said
 from smart_fork.display_text import one_of, printable, quoted, shown
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.code_lines import names_lines

@@ -28,8 +28,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
+from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import session_lookup

@@ -10,7 +10,7 @@ from typing import Literal
 from indexer.lazy import dataclass, late
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options, said
+from smart_fork.agents.request_fields import Options, said
 from smart_fork.display_text import shown
 from smart_fork.errors import Usage, advice
 from smart_fork.finding.fork_suitability import least_close  # a server that is started need not import the search

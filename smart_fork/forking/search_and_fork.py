@@ -16,9 +16,9 @@ from indexer.errors import joined
 from indexer.log_changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options
 from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
+from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import one_of, shown
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched

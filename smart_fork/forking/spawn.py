@@ -22,8 +22,8 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import OWN, READERS
-from smart_fork.agents.options import KEYS, Options
 from smart_fork.agents.references import Reference
+from smart_fork.agents.request_fields import KEYS, Options
 from smart_fork.display_text import quoted, shown
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import session_lookup

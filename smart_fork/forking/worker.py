@@ -25,8 +25,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.start_command import LaunchKind
 from smart_fork.display_text import printable

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import Usage, is_empty
 from smart_fork.finding import session_lookup
 from smart_fork.finding.session_library import Opening

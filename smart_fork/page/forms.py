@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from indexer.lazy import dataclass
 from indexer.safe_files import private_dir, write_new
-from smart_fork.agents.options import FieldInput
+from smart_fork.agents.request_fields import FieldInput
 from smart_fork.errors import ForkRefused, NotFound, Usage
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from indexer import default_embedder
 from indexer.shared_embedder import SharedEmbedder
 from indexer.values import Value, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options, takes
+from smart_fork.agents.request_fields import Options, takes
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.excise.answer import CutRequest, Excised
 from smart_fork.finding import session_lookup

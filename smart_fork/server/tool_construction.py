@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from indexer.errors import joined
 from indexer.values import Value
-from smart_fork.agents.options import FieldInput, inputs
+from smart_fork.agents.request_fields import FieldInput, inputs
 from smart_fork.display_text import shown
 from smart_fork.errors import Usage, speak_of_tools
 from smart_fork.hooks import hint_switch

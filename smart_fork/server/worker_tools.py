@@ -15,7 +15,7 @@ from pydantic import Field, WithJsonSchema
 from indexer.masking import beginning
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import KEYS
+from smart_fork.agents.request_fields import KEYS
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.finding.request import current_project
 from smart_fork.finding.results import UNTRUSTED, title

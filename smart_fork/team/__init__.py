@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from indexer.lazy import dataclass
-from smart_fork.agents.options import said
+from smart_fork.agents.request_fields import said
 from smart_fork.display_text import printable
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical

@@ -24,8 +24,8 @@ from indexer.safe_files import private_dir, state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
 from smart_fork.agents.programs import Program
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.screen import Question
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smart_fork.agents.fork_plan import ForkPlan
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.forking.branch import branch
 from smart_fork.forking.request import BranchRequest, ForkRequest, SessionChoice
 from smart_fork.forking.results import Branched

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import smart_fork
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import Usage
 from smart_fork.finding import session_notes
 from smart_fork.finding.index_refresh import Engine

@@ -12,7 +12,7 @@ import pytest
 
 from smart_fork.agents import repository_session_sources, repository_sessions
 from smart_fork.agents.log_readers import OWN, READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_refresh import Engine

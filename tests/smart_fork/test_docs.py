@@ -16,7 +16,7 @@ from indexer.settings import GIVEN, VARIABLES
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.options import KEYS
+from smart_fork.agents.request_fields import KEYS
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.config import agent_variables
 from smart_fork.cli.main import application

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from smart_fork.agents import repository_sessions
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent

@@ -15,7 +15,7 @@ import pytest
 from indexer.project import project_of
 from indexer.repositories import recorded
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.results import fork_command

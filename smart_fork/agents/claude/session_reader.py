@@ -27,9 +27,10 @@ from indexer.transcripts.texts import (
 )
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry
+from smart_fork.agents.ancestry import TreeAncestry
 from smart_fork.agents.claude.log_files import guessed_directory, slug
 from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
+from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
 
 #: The beginning of Claude Code's record that a person has stopped it.

@@ -9,11 +9,11 @@ from pathlib import Path
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_in, text_in
-from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in
 from smart_fork.agents.codex.session_reader import CodexFold
+from smart_fork.agents.subagents import SubAgents
 
 #: The tool that starts a sub-agent, and the bytes in its result.
 _TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"

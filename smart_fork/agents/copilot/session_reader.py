@@ -24,11 +24,12 @@ from indexer.transcripts.reader_state import count, utc
 from indexer.transcripts.texts import PersonAnswers, strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
+from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, origin_by_workers
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log_files import WORKSPACE, name_in
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 from smart_fork.agents.record_reader import read
+from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 
 #: The event with a result, and the fields with a thought: as text, and signed or encrypted.

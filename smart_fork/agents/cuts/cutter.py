@@ -20,18 +20,8 @@ from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.safe_files import DISK, Disk, open_regular, replace_file
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.transcript import (
-    ALL_PREVIEWED,
-    Call,
-    CutWarning,
-    FileVersion,
-    LinePlace,
-    Result,
-    Tool,
-    Transcript,
-    TranscriptTurn,
-)
+from smart_fork.agents.cuts import titles, transcript
+from smart_fork.agents.cuts.transcript import CutWarning, FileVersion, Tool, Transcript, TranscriptTurn
 from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.record_reader import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
@@ -240,13 +230,13 @@ class RawLine(NamedTuple):
     """A line that is not blank, with its JSON objects: usually one, none if the line cannot be decoded."""
 
     number: int
-    place: LinePlace
+    place: transcript.LinePlace
     objects: tuple[dict[str, Any], ...]
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
     """Yield the lines of an open file, without blank ones. They end early at the limit in `current_bound`."""
-    end, bound = 0, current_bound.get() if ALL_PREVIEWED.get() else None
+    end, bound = 0, current_bound.get() if transcript.ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
         if bound and bound.stops(path, end):
@@ -260,7 +250,7 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
         ended = raw.endswith(b"\n")
         if fold and (ended or not reason):  # else it is still being written
             fold.take(Line(number, source, record) for source, record in objects)
-        place = LinePlace(path, start, end - 1 if ended else end)
+        place = transcript.LinePlace(path, start, end - 1 if ended else end)
         yield RawLine(number, place, tuple(record for _, record in objects))
 
 
@@ -314,7 +304,7 @@ def stamp_of(info: os.stat_result) -> FileVersion:
 
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
     """Return a masked preview of about 120 characters on one line."""
-    if not prompt and not ALL_PREVIEWED.get():
+    if not prompt and not transcript.ALL_PREVIEWED.get():
         return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
     said = " ".join(parts)
@@ -338,7 +328,7 @@ def turn_of(
     `note` is the preview of a record without text. `says` are further keys by which other lines repeat the record. If
     `counts` is False, the turn's estimate of tokens is 0. `more` are other fields of the turn.
     """
-    calls = tuple(Call(intern(call.id), intern(call.name)) for call in item.calls)
+    calls = tuple(transcript.Call(intern(call.id), intern(call.name)) for call in item.calls)
     outputs = [result.output for result in item.results]
     size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in item.calls if call.given)
     keys = (f"turn:{identity}", *(f"call:{call.id}" for call in calls if call.id), *says)
@@ -348,7 +338,7 @@ def turn_of(
         preview=preview(said or note, [call.name for call in calls], outputs, prompt=prompt),
         token_est=tokens(size, len(calls)) if counts else 0,
         tool_calls=calls,
-        tool_results=tuple(Result(intern(result.id)) for result in item.results),
+        tool_results=tuple(transcript.Result(intern(result.id)) for result in item.results),
         says=(*keys, *(titles.mark_of_prompt(said) if prompt else ())),
         prompt=prompt,
         **more,

@@ -34,7 +34,7 @@ from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, record_reader
-from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, SubAgents, origin_by_workers
+from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, origin_by_workers
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.messages import (
@@ -51,6 +51,7 @@ from smart_fork.agents.gemini.messages import (
     typed_in,
 )
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
+from smart_fork.agents.subagents import SubAgents
 
 #: The tool that runs command lines.
 _SHELL = "run_shell_command"

@@ -28,7 +28,7 @@ from indexer.transcripts.texts import (
 )
 from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS, log_tail
-from smart_fork.agents.ancestry import LoggedSubAgents, TreeAncestry, origin_by_workers
+from smart_fork.agents.ancestry import TreeAncestry, origin_by_workers
 from smart_fork.agents.codec import (
     MessageCodec,
     Record,
@@ -40,6 +40,7 @@ from smart_fork.agents.codec import (
     texts_of,
 )
 from smart_fork.agents.qwen.log_files import agents_of, project_of, slug
+from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.tree import Tree
 
 #: The output of a shell command, between its header and the lines below.

@@ -6,7 +6,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.log_retention import Deletion
-from smart_fork.agents.options import said
+from smart_fork.agents.request_fields import said
 
 
 @dataclass(frozen=True, slots=True)

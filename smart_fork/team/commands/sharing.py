@@ -15,7 +15,7 @@ import typer
 from indexer.lazy import dataclass
 from indexer.project import resolve
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import said, takes
+from smart_fork.agents.request_fields import said, takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json

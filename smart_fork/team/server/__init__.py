@@ -21,7 +21,7 @@ from indexer.errors import adding, packages_of
 from indexer.lazy import dataclass
 from indexer.safe_files import state_home
 from indexer.settings import Setting
-from smart_fork.agents.options import said
+from smart_fork.agents.request_fields import said
 from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
 
 #: Modules of the extra `team-server`: those that every server needs, and the one with PostgreSQL.

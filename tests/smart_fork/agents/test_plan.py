@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES, ForkPlan
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.display_text import plain_name
 from smart_fork.errors import ForkRefused, Usage

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.finding.session_lookup import locate
 from smart_fork.forking.request import ForkRequest

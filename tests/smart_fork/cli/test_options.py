@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from smart_fork.agents.options import Options, takes
+from smart_fork.agents.request_fields import Options, takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import NOTHING_SAID
 

@@ -32,7 +32,7 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.opencode.log_files import database as opencode_database
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.erasure import forget

@@ -9,7 +9,7 @@ import pytest
 
 from indexer.log_changes import Report
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.finding import index_refresh
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.index_refresh import Engine

@@ -14,7 +14,7 @@ from indexer.project import project_of
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import NotFound
 from smart_fork.finding.recent import list_recent, recent_sessions
 from smart_fork.finding.session_lookup import locate

@@ -12,7 +12,7 @@ import pytest
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import ForkContent, WorkerSpec

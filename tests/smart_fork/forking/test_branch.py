@@ -15,7 +15,7 @@ import pytest
 from smart_fork.agents.claude import session_writer as claude_copy
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.finding import session_lookup
 from smart_fork.forking import branch as branching

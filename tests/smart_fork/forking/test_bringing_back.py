@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer import kept_logs
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import session_lookup
 from smart_fork.forking.copies import brought_back

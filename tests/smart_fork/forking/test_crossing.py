@@ -11,7 +11,7 @@ import pytest
 from indexer.outcome import Outcome, edits_of, known_files
 from indexer.safe_files import state_home
 from smart_fork import provenance
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import cut
 from smart_fork.finding import session_lookup

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.excise import erasure
 from smart_fork.forking.plan import fork_session

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import quoted
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding.results import fork_command

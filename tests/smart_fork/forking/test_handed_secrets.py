@@ -15,7 +15,7 @@ import pytest
 import smart_fork
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.finding import session_lookup
 from smart_fork.forking.handover import handover
 from smart_fork.forking.handover_text import as_session

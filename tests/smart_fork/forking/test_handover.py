@@ -14,7 +14,7 @@ from indexer.transcripts.model import estimate_tokens
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import locate_transcript
 from smart_fork.finding import session_lookup

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest

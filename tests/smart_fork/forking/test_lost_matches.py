@@ -12,8 +12,8 @@ import pytest
 from indexer.transcripts.model import Resumed, Session, Turn
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
+from smart_fork.agents.request_fields import Options
 from smart_fork.cli.fork import ways_in_words
 from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.index_refresh import Engine

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut
 from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call

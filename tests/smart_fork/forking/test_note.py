@@ -11,7 +11,7 @@ import pytest
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import printable
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import check_startable, fork_session

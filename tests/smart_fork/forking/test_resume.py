@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.storage import Storage
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.preconditions import FRESH_SECONDS, AlreadyRuns

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.request import ForkRequest, parse_budget
 from smart_fork.forking.worker import same_command

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ProgramFailed, Usage, speak_of_tools
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest

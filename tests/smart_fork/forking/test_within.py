@@ -15,7 +15,7 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.codec import shortened
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
 from smart_fork.excise.transcript import load_with_tool

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, speak_of_tools
 from smart_fork.forking.preconditions import Occupation
 from smart_fork.workers.registry import Registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, Budget, ForkRequest
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags

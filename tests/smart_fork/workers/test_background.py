@@ -11,8 +11,8 @@ import pytest
 
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import PLACES as NAMES
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import PLACES as NAMES
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 START = """
 import os, sys
 from pathlib import Path
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare

@@ -17,7 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.gemini.processes import GeminiScreen
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.preconditions import Occupation
 from smart_fork.hooks.worker_events import WorkerEvent

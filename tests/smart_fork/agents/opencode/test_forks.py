@@ -12,7 +12,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import Activity
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from smart_fork.agents.opencode.processes import OpenCodeStarter, OpenCodeWorkerSessions
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.family import parents
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make

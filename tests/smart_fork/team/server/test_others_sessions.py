@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.options import Options
+from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import fork_session
