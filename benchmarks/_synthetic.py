@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.arrays import np
 from indexer.export import Chunk
+from indexer.one_thread_numpy import np
 from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, Words
 from indexer.store.sqlite import Store

@@ -23,8 +23,8 @@ from _frame import Part, Table, environment_of, seconds
 from _served import StdioClient
 from _synthetic import Question, SyntheticIndex
 
-from indexer.arrays import np
 from indexer.default_embedder import LightEmbedder
+from indexer.one_thread_numpy import np
 from indexer.project import Project
 from indexer.store.sqlite import Store
 from smart_fork.finding.query import Query, terms_of

@@ -71,7 +71,7 @@ class LightEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Return a unit vector for each text: float32, shape (len(texts), 384)."""
-        from indexer.arrays import np
+        from indexer.one_thread_numpy import np
 
         vectors = list(self._vectors(texts))
         return np.concatenate(vectors) if vectors else np.empty((0, DIMENSIONS), np.float32)
@@ -110,7 +110,7 @@ class LightEmbedder:
     def _group_vectors(self, group: Sequence[Sequence[int]]) -> Matrix:
         if self.closed:
             raise ModelUnavailableError("the process is ending")
-        from indexer.arrays import np
+        from indexer.one_thread_numpy import np
 
         sizes = [len(ids) for ids in group]
         texts = np.repeat(np.eye(len(group), dtype=np.float32), sizes, axis=1)
@@ -147,7 +147,7 @@ def _onnxruntime() -> Any:
 
     Otherwise it reports the models that it loads to its maker, and keeps a file for that in the person's home.
     """
-    import indexer.arrays  # noqa: F401 - before onnxruntime loads NumPy with as many threads as it likes
+    import indexer.one_thread_numpy  # noqa: F401 - before onnxruntime loads NumPy with as many threads as it likes
 
     before = os.environ.get(_TELEMETRY)
     os.environ[_TELEMETRY] = "1"
@@ -208,7 +208,7 @@ class Vocabulary:
         return found
 
     def _pieces(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield the entries into which `words` may be split. A known word is one, because the longest match wins."""
+        """Yield the vocabulary's entries into which `words` may be split. A word that is an entry is never split."""
         for word in words:
             if word in self._words:
                 yield word
@@ -248,7 +248,7 @@ def configured_embedder(*, background: bool = False) -> Embedder:
 
 
 @runtime_checkable
-class Closing(Protocol):
+class ClosableEmbedder(Protocol):
     """The interface of an embedder that can be closed while it embeds."""
 
     def close(self) -> None:
@@ -300,7 +300,7 @@ class DefaultEmbedder:
     def close(self) -> None:
         """Stop embedding in this process, and end the other process."""
         self._light.close()
-        if isinstance(self._heavy, Closing):
+        if isinstance(self._heavy, ClosableEmbedder):
             self._heavy.close()
 
     def _for_many(self) -> Embedder:
@@ -359,7 +359,7 @@ class ProcessEmbedder:
             lifeline.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        from indexer.arrays import np
+        from indexer.one_thread_numpy import np
 
         if self._closed:
             raise ModelUnavailableError("the embedding process was ended")

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from indexer import state
-from indexer.errors import IndexerError, adding, packages_of
+from indexer import state_db
+from indexer.errors import IndexerError, install_command, packages_of
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
 
@@ -77,7 +77,7 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
     """Return an error: the variable `setting` chooses the model `name`, but sentence-transformers is not installed."""
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
-        f"Add it: `{adding(*packages_of('sentence-transformers'))}`. Or unset {setting}"
+        f"Add it: `{install_command(*packages_of('sentence-transformers'))}`. Or unset {setting}"
     )
 
 
@@ -109,7 +109,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """Return the precision for several texts on the processor. Timing both kinds would take too long."""
+        """Return the precision for several texts on the processor, chosen by the processor's features."""
         return "bfloat16" if _has_bfloat16() else "float32"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -342,7 +342,7 @@ _VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS
 def known_absence(model: str) -> str:
     """Return why `model` could not be loaded within the last hour, with the same settings; empty if unknown."""
     try:
-        note = state.fact(_ABSENCE_FACT)
+        note = state_db.fact(_ABSENCE_FACT)
     except OSError:
         return ""
     holds = note and note["settings"] == _settings(model) and 0 <= time.time() - note["at"] < ABSENCE_SECONDS
@@ -352,13 +352,13 @@ def known_absence(model: str) -> str:
 def note_absence(model: str, why: str) -> None:
     """Store for an hour why `model` could not be loaded, so that other processes do not try."""
     with suppress(OSError):
-        state.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
+        state_db.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
 
 
 def forget_absence() -> None:
     """Forget that a model could not be loaded, so that the next process tries again."""
     with suppress(OSError):
-        state.keep(_ABSENCE_FACT, None)
+        state_db.keep(_ABSENCE_FACT, None)
 
 
 def _settings(model: str) -> list[str]:

@@ -190,7 +190,7 @@ def packages_of(extra: str) -> tuple[str, ...]:
     return found or (f"{_PACKAGE}[{extra}]",)
 
 
-def adding(*packages: str) -> str:
+def install_command(*packages: str) -> str:
     """Return the shell command that adds `packages` to the environment of this smart-fork, with uv, pipx or pip."""
     root = Path(sys.prefix)
     if (receipt := root / _UV).is_file():

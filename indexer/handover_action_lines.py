@@ -104,19 +104,19 @@ def parse_handover(text: str) -> HandoverText:
 
 
 def is_broken_off(turn: Turn) -> bool:
-    """Return True if a turn of a handed-over session (given by another agent) says that the work was not finished."""
+    """Return True if a turn of a handed-over session says that the other agent has not finished its work."""
     if turn.role != "assistant":
         return False
     return turn.text == UNANSWERED or (DONE in turn.text and bool(parse_handover(turn.text).done))
 
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
-    """Return the tool calls of a turn, and those of another agent in its text (of a handed-over session)."""
+    """Return the tool calls of a turn, including calls of another agent in the text of a handed-over session."""
     return (*turn.tool_calls, *(call for call, _ in _told(turn))) if DONE in turn.text else turn.tool_calls
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
-    """Return the results of a turn's tool calls, and those in its text (of a handed-over session)."""
+    """Return the tool results of a turn, including those of another agent in the text of a handed-over session."""
     told = (result for _, result in _told(turn) if result)
     return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 

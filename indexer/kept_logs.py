@@ -141,7 +141,7 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True)
 class RemovedCopy:
-    """A record in place of a copy that was removed to save room. A changed log or `room` makes the copy again."""
+    """A record in place of a copy that was removed to save room. When the log or `room` changes, it is copied again."""
 
     stamp: tuple[int, ...]
     room: int
@@ -187,7 +187,7 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     if not place:
         return False
     folder, composed = folder_of(file.agent, session_id), reader.is_composed(file)
-    before, stamp = _facts(folder), file.stamp[composed:]  # the copy of a composed one has a size of its own
+    before, stamp = _read_facts(folder), file.stamp[composed:]  # the copy of a composed one has a size of its own
     if isinstance(before, RemovedCopy):
         if before.room == room() and before.stamp[composed:] == stamp:
             return False
@@ -224,14 +224,14 @@ def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compresse
 
 def find(agent: AgentName, session_id: str) -> KeptLog | None:
     """Return the copy of the session with exactly this id, if any."""
-    found = _facts(folder_of(agent, session_id))
+    found = _read_facts(folder_of(agent, session_id))
     return found if isinstance(found, KeptLog) and (found.agent, found.session_id) == (agent, session_id) else None
 
 
 def copies() -> Iterator[KeptLog]:
     """Yield all copies."""
     for folder in _folders():
-        if isinstance(found := _facts(folder), KeptLog):
+        if isinstance(found := _read_facts(folder), KeptLog):
             yield found
 
 
@@ -283,7 +283,7 @@ def folders() -> list[Path]:
     return [_root(), *_folders()]
 
 
-def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
+def _remove_oldest(forked: Collection[tuple[AgentName, str]]) -> int:
     """Remove the oldest copies until the others fit into `room`, those of `forked` last. Return their number."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
@@ -349,7 +349,7 @@ def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
                     yield below, path
 
 
-def _facts(folder: Path) -> KeptLog | RemovedCopy | None:
+def _read_facts(folder: Path) -> KeptLog | RemovedCopy | None:
     """Read the ``copy.json`` of a folder. Return `None` if it is missing or invalid."""
     try:
         facts = orjson.loads((folder / _FACTS).read_bytes())
@@ -411,7 +411,7 @@ def make_room(store: Store) -> None:
     if _written() < room() / _MEASURED_SHARE:
         return
     try:
-        _let_go(store.forked())
+        _remove_oldest(store.forked())
     except OSError as error:
         log.warning("no kept copy could be removed: %s", error)
 

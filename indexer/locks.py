@@ -94,7 +94,9 @@ class IndexBusyError(IndexerError):
 
 
 @contextmanager
-def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def only_writer(
+    patience: float = LOCK_SECONDS, name: str = "index", waiting: Callable[[], None] | None = None
+) -> Iterator[None]:
     """Hold the index's writer lock `name` in this block. Call `waiting` about every second while another process has
     it.
 

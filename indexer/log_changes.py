@@ -10,7 +10,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer import state
+from indexer import state_db
 from indexer.export import export_names, export_path
 from indexer.lazy import dataclass
 from indexer.masking import VERSION as MASKS_VERSION
@@ -33,7 +33,7 @@ CHUNKER_VERSION = 7
 EXPORT_VERSION = 2
 #: The version on which the stored form of a session depends. A log read by another version is read again.
 VERSION = f"{READER_VERSION}.{CHUNKER_VERSION}.{MASKS_VERSION}.{EXPORT_VERSION}"
-#: The index's fact with the version that last updated the sessions without logs (see `refresh.renew`).
+#: The index's fact with the version that last updated the sessions without logs (see `refresh.renew_after_upgrade`).
 RENEWED = "renewed"
 
 #: A function that gets a stage, how much of it is done, and of how much. It is called where nothing is half done, and
@@ -142,12 +142,12 @@ Forgotten = dict[tuple[AgentName, str], str]
 
 def forgotten() -> Forgotten:
     """Return the sessions that a person asked to forget, by agent and id, each with the time of the request."""
-    return {(agent, session_id): at for agent, session_id, at in state.rows("SELECT * FROM forgotten")}
+    return {(agent, session_id): at for agent, session_id, at in state_db.rows("SELECT * FROM forgotten")}
 
 
 def add_forgotten(agent: AgentName, session_id: str, at: str) -> None:
     """Put a session on the list of sessions that are never indexed again. The caller holds the index's lock."""
-    with state.changing() as db:
+    with state_db.changing() as db:
         db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (agent, session_id, at))
         drop_notes(db, agent, session_id)
 

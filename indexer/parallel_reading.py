@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.locks import processors, step_back
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
-from indexer.transcripts.line_hashes import key_in_use, noting
+from indexer.transcripts.line_hashes import hashing_lines, key_in_use
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read_ahead(
     `checkpoint_of` returns where the last reading of a log ended. `readers` is the number of processes.
     """
     left = deque(files)
-    at_work = [one for _ in range(_worth(files) if readers is None else readers) if (one := _Reader.start(agents))]
+    at_work = [one for _ in range(_wanted(files) if readers is None else readers) if (one := _Reader.start(agents))]
     try:
         while left or at_work:
             for reader in at_work:
@@ -72,7 +72,7 @@ def read_ahead(
             reader.close()
 
 
-def _worth(files: Sequence[LogFile]) -> int:
+def _wanted(files: Sequence[LogFile]) -> int:
     """Return how many reader processes to start for `files`."""
     if len(files) < 2 or sum(file.size for file in files) < MIN_BYTES:
         return 0
@@ -173,7 +173,7 @@ def _answer(line: Connection) -> None:
     while True:
         file, checkpoint = asked.get()
         try:
-            with noting(key):
+            with hashing_lines(key):
                 result = agents[file.agent].read(file.path, checkpoint)
         except Exception:  # noqa: BLE001 - whoever asked reads it again, and sees why
             result = None

@@ -32,14 +32,14 @@ from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.log_changes import Progress, Report, forgotten
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
-from indexer.outcome import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
 from indexer.parallel_reading import read_ahead
 from indexer.project import Project, begun_at, guest_of, is_within, project_of
 from indexer.repositories import recorded, repository_of
+from indexer.session_work import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Words
 from indexer.transcripts.base import REWOUND, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
-from indexer.transcripts.line_hashes import noting
+from indexer.transcripts.line_hashes import hashing_lines
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import headline_of, title_of
@@ -133,7 +133,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield the parts of a piece to index as pieces with their own first lines, and `None` for each run of others."""
+    """Yield each run of a piece's own parts as a piece with its own first line, and `None` for each run of others."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -201,7 +201,7 @@ def read_logs(
     started = time.perf_counter()
     done, gone = set[str](), forgotten()
     with (
-        noting(bytes.fromhex(store.meta("key"))),
+        hashing_lines(bytes.fromhex(store.meta("key"))),
         closing(read_ahead(agents, files, partial(_checkpoint, store))) as ahead,
     ):
         for file, result in ahead:
@@ -232,7 +232,7 @@ def read_logs(
     return done
 
 
-def is_of_another(store: Store, embedder: Embedder) -> bool:
+def has_other_vectors(store: Store, embedder: Embedder) -> bool:
     """Return True if the index has vectors of another model than `embedder`'s. Only `index run` replaces them.
 
     Two processes with two models would otherwise keep deleting each other's vectors.
@@ -365,7 +365,7 @@ def save_session(store: Store, agents: Agents, reading: Reading, session: Sessio
 def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[Document, Export]:
     """Return the document that is stored for a session, without text that only asks smart-fork, and its full export.
 
-    `repo_root` is its repository as indexed before: a removed worktree no longer shows it.
+    `repo_root` is the session's repository as stored earlier, for a session whose worktree was removed since.
     """
     resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)

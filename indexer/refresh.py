@@ -23,13 +23,13 @@ from indexer.log_changes import RENEWED, Progress, Report, add_forgotten, change
 from indexer.masking import mask, mask_parts
 from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs, save_session
 from indexer.project import Project
-from indexer.runs import recorded
+from indexer.runs import recording_run
 from indexer.safe_files import index_db, index_root, state_home
 from indexer.store.base import Reading, Scope, SessionRow, Words
 from indexer.store.damage import remove_older
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import Agents, LogFile
-from indexer.transcripts.line_hashes import noting
+from indexer.transcripts.line_hashes import hashing_lines
 from indexer.transcripts.model import AgentName
 
 #: Size of a large log, which takes longer than one piece of work.
@@ -66,8 +66,7 @@ def read_some(
 ) -> list[LogFile]:  # fmt: skip
     """Read changed logs for about `seconds`, and count the work in `report`. Return the changed logs that are left.
 
-    Logs of more than `largest` bytes are left, and logs in ``report.failed``: a slow disk would stop every run at one
-    log.
+    Logs of more than `largest` bytes are left unread. So are logs in ``report.failed``, which would fail each time.
     """
     with only_writer(LOCK_SECONDS):
         remove_forgotten(store)
@@ -111,7 +110,7 @@ def read_rest(
     copied logs.
     """
     with only_writer(LOCK_SECONDS):
-        if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
+        if not copy_logs(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
             return False
         report.erased = erase_owed(store, progress=progress)
         return True
@@ -131,12 +130,12 @@ def complete(
         ModelUnavailableError: the words are indexed, but no vectors can be made.
     """
     report = Report()
-    with recorded(store, report, unless=IndexBusyError):
+    with recording_run(store, report, unless=IndexBusyError):
         with only_writer(patience, waiting=waiting):
             remove_forgotten(store)
             changed = _current_first(changed_logs(store, adapters, report), adapters, project)
             read_logs(store, adapters, changed, report, progress=progress)
-            remember(store, adapters, report, set(), progress=progress)
+            copy_logs(store, adapters, report, set(), progress=progress)
             report.erased = erase_owed(store, progress=progress)
         if embedder is not None:
             with only_writer(patience, "embedding", waiting):
@@ -179,7 +178,7 @@ def _largest(seconds: float) -> float:
 log = logging.getLogger(__name__)
 
 
-def remember(
+def copy_logs(
     store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
@@ -196,12 +195,12 @@ def remember(
         said = joined(what_failed(error), next_step(error, indexing=True))
         report.failed[str(state_home() / "kept")] = said
         log.warning("copies cannot be kept: %s", said)
-    recall(store, agents, report, progress)
-    renew(store, agents, report, progress)
+    index_kept_copies(store, agents, report, progress)
+    renew_after_upgrade(store, agents, report, progress)
     return True
 
 
-def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
+def index_kept_copies(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
     """Index the kept copies (compressed copies of deleted logs) of sessions that the index does not have."""
     gone = forgotten()
     copies = list(kept_logs.copies())
@@ -216,7 +215,7 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
         _recall_one(store, agents, copy, report)
 
 
-def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
+def renew_after_upgrade(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
     """Bring sessions whose logs were deleted up to date after an upgrade of smart-fork, once for each version.
 
     Their stored texts are masked again, and their kept copies (compressed copies of logs) are read again. The caller
@@ -240,7 +239,7 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     try:
-        with kept_logs.opened(copy) as path, noting(bytes.fromhex(store.meta("key"))):
+        with kept_logs.opened(copy) as path, hashing_lines(bytes.fromhex(store.meta("key"))):
             result = agent.read(path)
         if result.session is None:
             return

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from indexer import state
+from indexer import state_db
 from indexer.lazy import dataclass
 from indexer.project import (
     Checkout,
@@ -42,7 +42,7 @@ _FANOUT = 256
 _MAX_TABLE_BYTES = 1 << 28
 
 
-def known(repository: Path, names: Collection[str]) -> frozenset[str]:
+def known_objects(repository: Path, names: Collection[str]) -> frozenset[str]:
     """Return those of `names`, which may be shortened, that are objects (such as commits) in a ``.git``."""
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
@@ -180,14 +180,14 @@ def why_same(old: SeenRepository, new: SeenRepository) -> str:
         return "reflog" if old.place == new.place or not remotes or old.remote == new.remote else ""
     if remotes and old.remote == new.remote:
         return "remote" if old.shallow or new.shallow or shares_history(old, new) else ""
-    if not old.key and not remotes and known(Path(new.key), old.made):
+    if not old.key and not remotes and known_objects(Path(new.key), old.made):
         return "commits"
     return "clone" if gone and new.remote == old.top and shares_history(old, new) else ""
 
 
 def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
     """Return True if `old` and `new` share a root commit, or `new` has the last commit of `old`, as forks do."""
-    return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
+    return bool(old.roots & new.roots) or bool(known_objects(Path(new.key), {old.head, *old.made}))
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
@@ -211,7 +211,7 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
 def note(one: SeenRepository) -> None:
     """Store the record of a repository in the state database. It replaces an older record of that directory."""
     if one != noted().get(one.top):
-        state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
+        state_db.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
 
 
 def noted() -> dict[str, SeenRepository]:
@@ -227,9 +227,9 @@ def adopted() -> dict[str, str]:
 def adopt(old: str, top: str | None) -> None:
     """Assign the sessions of the directory `old` to the project in `top`. If `top` is `None`, undo an assignment."""
     if top is None:
-        state.change("DELETE FROM adopted WHERE old = ?", old)
+        state_db.change("DELETE FROM adopted WHERE old = ?", old)
     else:
-        state.change("INSERT OR REPLACE INTO adopted VALUES (?, ?)", old, top)
+        state_db.change("INSERT OR REPLACE INTO adopted VALUES (?, ?)", old, top)
 
 
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -279,7 +279,7 @@ def now_at(directory: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
-    """Return where the repository or worktree of `old` is now, or "". The state of the database keys the cache."""
+    """Return where the repository or worktree of `old` is now, or "". `_path` and `_changed` only key the cache."""
     before = noted()
     one = before[old]
     own = [worktree_named(Path(one.key), Path(old).name), work_tree(Path(one.key))] if one.key else []
@@ -399,7 +399,7 @@ def _stamp() -> tuple[str, int]:
 
     Two writes within one tick of the clock have one time. Shortly after a write, the present time is returned instead.
     """
-    path = state.path()
+    path = state_db.path()
     try:
         changed, now = path.stat().st_mtime_ns, time.time_ns()
     except OSError:
@@ -409,14 +409,14 @@ def _stamp() -> tuple[str, int]:
 
 @lru_cache(maxsize=2)
 def _noted(_path: str, _changed: int) -> dict[str, SeenRepository]:
-    rows = state.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
+    rows = state_db.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
     found = (SeenRepository(*one, *(frozenset(names.split()) for names in (roots, made))) for *one, roots, made in rows)
     return {one.top: one for one in found}
 
 
 @lru_cache(maxsize=2)
 def _adopted(_path: str, _changed: int) -> dict[str, str]:
-    return dict(state.rows("SELECT old, top FROM adopted"))
+    return dict(state_db.rows("SELECT old, top FROM adopted"))
 
 
 def _row(one: SeenRepository) -> Iterator[str | int]:

@@ -53,7 +53,7 @@ class LastRun(Value):
 
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
-        """Create a summary from the JSON object `told`. An invalid value becomes the default."""
+        """Create a summary from the JSON object `told`. A value of a wrong type becomes the default."""
         logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
@@ -112,9 +112,9 @@ def keep_run(store: Store, run: LastRun) -> None:
 
 
 @contextmanager
-def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
-    """Store a summary of this block as an index run. `report` counts its work. An error `unless` stores none."""
-    started, began = moment(datetime.now(UTC)), time.monotonic()
+def recording_run(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
+    """Store a summary of this block as an index run, `report` being its counts. After an `unless` error, store none."""
+    started, began = json_time(datetime.now(UTC)), time.monotonic()
     try:
         yield
     except unless:
@@ -130,23 +130,23 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
 def announce(store: Store, next_run: str | None) -> None:
     """Store in the index when this process, while it lives, will run next (`None`: never)."""
     pid = os.getpid()
-    store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
+    store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": start_time(pid)}).decode())
 
 
 def next_run(store: Store, now: datetime) -> str | None:
     """Return the time of the next run of a live process; `None` if no process indexes by schedule."""
     told = dict_in(json_in(store.meta(_NEXT)))
     at, pid = told.get("at"), told.get("pid")
-    lives = isinstance(pid, int) and (since := born(pid)) is not None and since == told.get("born")
-    return at if lives and isinstance(at, str) and at > moment(now) else None
+    lives = isinstance(pid, int) and (since := start_time(pid)) is not None and since == told.get("born")
+    return at if lives and isinstance(at, str) and at > json_time(now) else None
 
 
-def moment(when: datetime) -> str:
+def json_time(when: datetime) -> str:
     """Return a time as in all JSON of smart-fork: ISO 8601 in UTC with milliseconds."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def born(pid: int) -> float | None:
+def start_time(pid: int) -> float | None:
     """Return when a process started, in seconds since 1970, to detect a reused process id; `None` if unknown."""
     import psutil
 

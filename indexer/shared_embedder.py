@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Literal
 
-from indexer.default_embedder import Closing, DefaultEmbedder
+from indexer.default_embedder import ClosableEmbedder, DefaultEmbedder
 from indexer.embedder import Embedder, ModelUnavailableError, loading
 from indexer.locks import LOCK_SECONDS, IndexBusyError
 from indexer.transcripts.base import LogFile
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from indexer.freshener import Freshener
+    from indexer.background_indexer import BackgroundIndexer
     from indexer.transcripts.base import LogFile
 
 
@@ -38,7 +38,7 @@ class SharedEmbedder:
     """
 
     def __init__(
-        self, embedder: Embedder, patience: float, indexer: Freshener | None = None,
+        self, embedder: Embedder, patience: float, indexer: BackgroundIndexer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.indexer = indexer
@@ -78,7 +78,7 @@ class SharedEmbedder:
     def close(self) -> None:
         """Stop embedding, also in a running call."""
         self._closed = True
-        if isinstance(self._embedder, Closing):
+        if isinstance(self._embedder, ClosableEmbedder):
             self._embedder.close()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

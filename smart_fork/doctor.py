@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer import state
+from indexer import state_db
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import Embedder, configured_reranker, forget_absence, has_frameworks
 from indexer.errors import next_step, what_failed
@@ -151,7 +151,7 @@ def _state() -> Iterator[Check]:
 
 def _facts() -> Iterator[Check]:
     """Check the database of facts that agents' logs do not contain, such as which sessions were forgotten."""
-    file, damaged = state.path(), state.damage()
+    file, damaged = state_db.path(), state_db.damage()
     step = f"Stop smart-fork and move {file} away. Hand-overs, shared sessions and forgotten sessions are noted in it."
     detail = f"{file}: {damaged}" if damaged else str(file) if file.exists() else "nothing is kept yet"
     yield Check("state database", ok=not damaged, detail=printable(detail), next_step=step if damaged else "")

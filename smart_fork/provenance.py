@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 import orjson
 
-from indexer import state
+from indexer import state_db
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Conflict, advice
@@ -22,7 +22,7 @@ from smart_fork.errors import Conflict, advice
 
 def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
     """Note that a session on this machine, and its messages with these ids, come from other people."""
-    with state.changing() as db:
+    with state_db.changing() as db:
         db.execute("DELETE FROM foreign_ids WHERE session_id = ?", (session_id,))
         ids = dict.fromkeys((session_id, *messages))
         db.executemany("INSERT INTO foreign_ids VALUES (?, ?)", [(one, session_id) for one in ids])
@@ -30,17 +30,17 @@ def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
 
 def forget_foreign(session_id: str) -> None:
     """Delete the note that a session comes from other people, after the session was deleted."""
-    state.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
+    state_db.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
 
 
 def has_foreign() -> bool:
     """Return True if any session or message on this machine comes from other people."""
-    return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
+    return bool(state_db.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 
 def was_received(session_id: str) -> bool:
     """Return True if smart-fork wrote the session's log, as a copy from a teammate or another machine."""
-    return bool(state.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
+    return bool(state_db.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
 
 
 #: The shared session of each copy that exists only while its user reads it.
@@ -67,7 +67,7 @@ def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
     try:
-        return frozenset(one for (one,) in state.rows(query, orjson.dumps(every).decode()))
+        return frozenset(one for (one,) in state_db.rows(query, orjson.dumps(every).decode()))
     except OSError:
         return frozenset(every)
 
@@ -79,7 +79,7 @@ def refuse_pending_withdrawal(session_id: str) -> None:
         Conflict: the session contains withdrawn text.
     """
     if session_id in pending_withdrawals():
-        server = state.rows("SELECT written ->> 'server' FROM pulled WHERE id = ?", session_id)[0][0]
+        server = state_db.rows("SELECT written ->> 'server' FROM pulled WHERE id = ?", session_id)[0][0]
         verb = "team sync" if server else "sync"
         raise Conflict(
             "Withdrawn text is still in your copy of this session, which an agent has open.",
@@ -91,7 +91,7 @@ def refuse_pending_withdrawal(session_id: str) -> None:
 
 def pending_withdrawals() -> frozenset[str]:
     """Return this machine's sessions that still contain text that its owner has withdrawn."""
-    return frozenset(one for (one,) in state.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
+    return frozenset(one for (one,) in state_db.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] =
         OSError: the origin cannot be stored.
     """
     sources = [(one.source_agent, one.source_session_id, one.through), *((*other, "") for other in others)]
-    with state.changing() as db:
+    with state_db.changing() as db:
         db.execute("DELETE FROM handovers WHERE session_id = ?", (one.session_id,))
         for nth, source in enumerate(sources):
             db.execute("INSERT INTO handovers VALUES (?, ?, ?, ?, ?, ?)", (one.session_id, nth, one.agent, *source))
@@ -126,7 +126,7 @@ def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] =
 
 def forget_handover(session_id: str) -> None:
     """Delete the note of where a session comes from, after the session was deleted."""
-    state.change("DELETE FROM handovers WHERE session_id = ?", session_id)
+    state_db.change("DELETE FROM handovers WHERE session_id = ?", session_id)
 
 
 def handovers() -> list[HandedOver]:
@@ -137,7 +137,7 @@ def handovers() -> list[HandedOver]:
     found: list[HandedOver] = []
     first = ""
     with suppress(OSError, RuntimeError):
-        for one, nth, agent, source, of, through in state.rows("SELECT * FROM handovers ORDER BY session_id, nth"):
+        for one, nth, agent, source, of, through in state_db.rows("SELECT * FROM handovers ORDER BY session_id, nth"):
             first = first if nth else source
             found.append(HandedOver(one, agent, source, of, through, nth > 0, agent == first == source))
     return found

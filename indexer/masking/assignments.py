@@ -390,7 +390,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
     quoted = before in ('"', "'", "\\")
     alone = not indent.strip(" \t-*>|#+").strip("\"'-+ ") or quoted or earlier.endswith(_ESCAPED_LINE_ENDS)
     if separator.strip(" \t*|>+-\n") == ":" and alone and after != " ":
-        if _CODE_ENDS.search(words) and not _is_symbolic(words):
+        if _CODE_ENDS.search(words) and (_CODE.search(words) or not any(map(str.isdigit, words))):
             return None
         return words, "string" if "_" in name and _UPPER_NAME.fullmatch(name) else "entry"
     cut = _CODE_ENDS.search(words)
@@ -403,11 +403,6 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
     if (tight and (not after or after in "\n\r\"'\\< ")) or (alone and not cut and after != " "):
         return words, "line"
     return words, "code"
-
-
-def _is_symbolic(words: str) -> bool:
-    """Return True if `words` look like a password with signs rather than like code."""
-    return _CODE.search(words) is None and any(c.isdigit() for c in words)
 
 
 def _line_before(text: str, position: int) -> str:

@@ -26,9 +26,9 @@ from indexer.masking.rules import (
     compiled,
     ended,
     expanded,
+    is_monotone,
     lines_at,
     literals,
-    monotone,
     rules_in,
 )
 from indexer.masking.value_checks import (
@@ -87,8 +87,8 @@ class Phrase:
     """A pattern of words with a secret as its last group. All literals are in lower case.
 
     A line must have one of `anchors`. A text must have one of `words` as a whole word, or else one of `signs`. `least`
-    names the check of the secret. The pattern may span several lines (`whole`), extend `reach` characters beyond a
-    line, or start with an anchor (`begins`).
+    names the check in `value_checks` that the secret must pass. The pattern may span several lines (`whole`), extend
+    `reach` characters beyond a line, or start with an anchor (`begins`).
     """
 
     kind: str
@@ -162,7 +162,7 @@ def found_at(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterato
 
 def _secret(phrase: Phrase, match: re.Match[str]) -> Iterator[Span]:
     group = match.lastindex
-    if not group or HIDDEN in (value := match[group]) or monotone(value) or placeholder(value):
+    if not group or HIDDEN in (value := match[group]) or is_monotone(value) or placeholder(value):
         return
     if _CHECKS[phrase.least](value):
         yield Span(match.start(group), PHRASE, match.end(group), phrase.kind)
@@ -241,7 +241,7 @@ def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
 def hashes_in(text: str, lower: bytes) -> Iterator[Span]:
     """Yield password hashes, as Unix stores them ("$6$…")."""
     for match in _CRYPT.finditer(text) if b"$" in lower else ():
-        if not monotone(match[1]):
+        if not is_monotone(match[1]):
             yield Span(match.start(1), SHAPE, match.end(1), "password-hash")
 
 
@@ -404,7 +404,7 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
             )
             and "//" not in value
             and not placeholder(value)
-            and not monotone(value)
+            and not is_monotone(value)
             and not _ABOUT.search(_line(text, position))
         ):
             rest = _REST.match(text, piece.end()) if len(piece[0]) == _LONGEST else None
@@ -441,7 +441,7 @@ def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
             continue
         if len(value) > _LONGEST_KEY or not (number or is_thrown_together(value)):
             continue
-        if not monotone(value) and not placeholder(value) and _in_company(text, begin, end, number=number):
+        if not is_monotone(value) and not placeholder(value) and _in_company(text, begin, end, number=number):
             yield Span(begin, NEAR, end, "secret")
 
 

@@ -59,12 +59,12 @@ def ended(text: str, position: int, most: int) -> int:
     return end if end >= 0 else position + most
 
 
-def monotone(value: str) -> bool:
+def is_monotone(value: str) -> bool:
     """Return True if the end of `value` repeats one or two characters, as in ``ghp_xxxxxxxx``."""
     return len(value) >= 8 and len(set(value[-12:])) <= 2
 
 
-def changes(value: str) -> int:
+def alternations(value: str) -> int:
     """Count how often a digit follows a letter or a letter follows a digit."""
     return len(_CHANGES.findall(value))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from indexer.lazy import late
 from indexer.masking.alternate_readings import View, as_seen, joined, other_readings, texts_in
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
-from indexer.masking.blocks import ANSWER_LITERALS, ANSWER_WORDS, BLOCK_WORDS, answers_in, blocks_in
+from indexer.masking.multiline_blocks import ANSWER_LITERALS, ANSWER_WORDS, BLOCK_WORDS, answers_in, blocks_in
 from indexer.masking.phrases import (
     NEAR_WORDS,
     PHRASE_ANCHORS,
@@ -60,7 +60,7 @@ def redact(text: str) -> str:
     # A second round sees what only a mask beside it made into a secret of its own. It ends: each round hides more.
     while spans := spans_of(text):
         found = known_from(text, spans)
-        text = hidden(text, spans)
+        text = masked_spans(text, spans)
         for secret in found:
             text = text.replace(secret, f"{MARK}secret]")
     return text
@@ -72,7 +72,7 @@ def known_from(text: str, spans: Iterable[Span]) -> list[str]:
     return [secret for secret in dict.fromkeys(found[:_MANY]) if is_hard(secret)]
 
 
-def hidden(text: str, spans: Iterable[Span]) -> str:
+def masked_spans(text: str, spans: Iterable[Span]) -> str:
     """Return `text` with a mask in place of each of `spans`. Of two that overlap, the first one names the kind."""
     pieces: list[str] = []
     position = 0
@@ -239,7 +239,7 @@ _WRAP = late(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
 def masked_before_a_cut(text: str) -> str:
     """Mask a truncated `text`, including a possible beginning of a secret at its end."""
     found = _ELLIPSIS.search(text)
-    return redact(hidden(text, [*spans_of(text), *_cut_at(text, found.start() if found else len(text))]))
+    return redact(masked_spans(text, [*spans_of(text), *_cut_at(text, found.start() if found else len(text))]))
 
 
 def masked_screen(text: str) -> str:
@@ -251,7 +251,7 @@ def masked_screen(text: str) -> str:
     if wraps:
         joined = View(text, ((start, end, "") for start, end in wraps))
         spans += _read_as(joined, spans_of(joined.text))
-    return redact(hidden(text, spans))
+    return redact(masked_spans(text, spans))
 
 
 def _wraps(text: str) -> Iterator[tuple[int, int]]:
@@ -305,7 +305,7 @@ def _inside(parts: Sequence[str], spans: Iterable[Span], by: str) -> list[list[S
 
 
 def _hidden(parts: Sequence[str], inside: Iterable[list[Span]]) -> list[str]:
-    return [hidden(part, spans) if spans else part for part, spans in zip(parts, inside, strict=True)]
+    return [masked_spans(part, spans) if spans else part for part, spans in zip(parts, inside, strict=True)]
 
 
 def together(
@@ -348,7 +348,7 @@ def lines_at(text: str, lines: Collection[str]) -> list[Span]:
     ]
 
 
-def answered(command: str, output: str) -> set[str]:
+def secrets_in_output(command: str, output: str) -> set[str]:
     """Return the secrets in a command's output that are recognized by the command, such as `cat password.txt`."""
     asked = f"$ {command.rstrip().rpartition(chr(10))[2]}\n"
     alone = redact(output)

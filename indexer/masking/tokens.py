@@ -22,11 +22,11 @@ from indexer.masking.rules import (
     Rule,
     Span,
     Vendor,
-    changes,
+    alternations,
     compiled,
+    is_monotone,
     lines_at,
     literals,
-    monotone,
     rules_in,
 )
 from indexer.masking.value_checks import is_number, is_tangled, is_thrown_together
@@ -180,7 +180,7 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
                 yield Span(at, SHAPE, _token_end(text, match.end()), vendor.kind)
         for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():
             match = compiled(pattern).match(text, at)
-            if match and not monotone(match[0]) and (kind != "wallet-key" or is_wallet_key(match[0])):
+            if match and not is_monotone(match[0]) and (kind != "wallet-key" or is_wallet_key(match[0])):
                 yield Span(at, SHAPE, _token_end(text, match.end()), kind)
         if _says_so(text, at) or _is_option(text, at):
             yield Span(at, NEAR, _token_end(text, at), "token")
@@ -252,7 +252,7 @@ def _random(follows: str, *, certain: bool) -> bool:
 
     If the vendor's pattern is exact (`certain`), any text that does not repeat itself counts as random.
     """
-    return not monotone(follows) and (certain or changes(follows[:200]) >= 2 or is_tangled(follows))
+    return not is_monotone(follows) and (certain or alternations(follows[:200]) >= 2 or is_tangled(follows))
 
 
 # --- shapes that need more than that ----------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _matches(rule: Rule, text: str, lines: list[tuple[int, int]]) -> Iterator[Sp
     for start, end in lines:
         for match in compiled(rule["find"]).finditer(text, start, end):
             group = match.lastindex or 0
-            if not monotone(match[group]) and (rule["rule"] not in _RANDOM_KINDS or changes(match[group]) >= 4):
+            if not is_monotone(match[group]) and (rule["rule"] not in _RANDOM_KINDS or alternations(match[group]) >= 4):
                 yield Span(match.start(group), SHAPE, match.end(group), rule["rule"])
 
 

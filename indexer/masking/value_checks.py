@@ -11,7 +11,7 @@ import re
 from typing import Literal, NamedTuple
 
 from indexer.lazy import late
-from indexer.masking.rules import changes, expanded
+from indexer.masking.rules import alternations, expanded
 
 #: How a value is written. ``literal``: exactly, as in an environment or option. ``string``: in quotes, assigned.
 #: ``entry``: behind a colon, in quotes or alone on its line. ``line``: alone behind an equals sign. ``code``: within
@@ -74,7 +74,7 @@ def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool
     if len(text) < 6 or placeholder(text):
         return False
     least = 3 if amazon else len(text) // 7
-    if len(text) >= 32 and _BASE64.fullmatch(text) and changes(text) >= least:  # it may begin like a path
+    if len(text) >= 32 and _BASE64.fullmatch(text) and alternations(text) >= least:  # it may begin like a path
         return True
     if _refers(text, kind, form):
         return False
@@ -83,7 +83,7 @@ def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool
     if text.isdigit():
         return kind == "password" and form != "code"
     if _HEX.fullmatch(text) and len(text) >= 16:
-        return changes(text) >= 2
+        return alternations(text) >= 2
     if kind == "password":
         return _is_password(text, form)
     if form == "literal":
@@ -102,7 +102,7 @@ def _is_jumbled(text: str) -> bool:
     return (
         len(text) >= 12
         and is_mixed(text)
-        and (3 * cases >= len(text) or (changes(text) >= 2 and cases >= 3 and not is_name(text)))
+        and (3 * cases >= len(text) or (alternations(text) >= 2 and cases >= 3 and not is_name(text)))
         and text.replace("_", "").replace("-", "").isalnum()
     )
 
@@ -144,7 +144,7 @@ def _is_password(text: str, form: Form) -> bool:
             or (signs and _CASES.search(text) is not None)
             or sum(c in _CHOSEN_SIGNS for c in text[1:]) >= 2
         )
-    return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
+    return mixed and (signs or (len(text) >= 6 and alternations(text) >= 1))
 
 
 def _refers(text: str, kind: str, form: Form) -> bool:
@@ -234,7 +234,7 @@ def is_strange(text: str) -> bool:
     bare = text.replace("_", "").replace("-", "").replace(".", "").replace("+", "").replace("/", "")
     if not bare.isalnum() or bare.islower() or bare.isupper():
         return False
-    return is_mixed(bare) and (changes(bare) >= 3 or _is_jumbled(text))
+    return is_mixed(bare) and (alternations(bare) >= 3 or _is_jumbled(text))
 
 
 def is_key_pair(said: str) -> bool:
@@ -244,7 +244,7 @@ def is_key_pair(said: str) -> bool:
 
 
 def is_made_up(text: str) -> bool:
-    """Return True if the text looks like a password, beside that word: words, digits and signs, but no name or id."""
+    """Return True if the text, next to a word such as "password", is one: no name or id, with capitals or signs."""
     return (
         len(text) >= 8
         and is_alone(text)
@@ -262,13 +262,13 @@ def is_thrown(text: str) -> bool:
         return len(text) >= 32 and is_mixed(text)
     if _LOWER_WORDS.fullmatch(text):
         return True
-    return len(text) >= 20 and text.isalnum() and text.isascii() and changes(text) >= 5
+    return len(text) >= 20 and text.isalnum() and text.isascii() and alternations(text) >= 5
 
 
 def is_thrown_together(text: str) -> bool:
     """Return True if upper case letters, lower case letters and digits are mixed randomly, which is rare in names."""
     return (
-        changes(text) >= 2
+        alternations(text) >= 2
         and sum(map(str.isupper, text)) >= 3
         and not text.isupper()
         and len(_KINDS.findall(text)) >= 0.4 * len(text)
@@ -320,7 +320,7 @@ def is_worded(text: str) -> bool:
 
 def is_long(text: str) -> bool:
     """Return True if the text looks like a signing key: long, with letters and digits in turn, and no name."""
-    return len(text) >= 16 and is_mixed(text) and changes(text) >= 2 and not _NAME.fullmatch(text)
+    return len(text) >= 16 and is_mixed(text) and alternations(text) >= 2 and not _NAME.fullmatch(text)
 
 
 def is_uuid(text: str) -> bool:
@@ -340,7 +340,7 @@ def is_opaque(value: str) -> bool:
 
 def looks_random(value: str, *, lenient: bool = False) -> bool:
     """Return True if letters and digits are mixed randomly. `lenient` is for places where a secret is likely."""
-    count = changes(value)
+    count = alternations(value)
     mixed = not value.islower() and not value.isupper() and any(c.isdigit() for c in value)
     if count >= 4 or (value.isalnum() and mixed and (count >= 1 if len(value) >= 20 else count >= 3)):
         return True
@@ -350,7 +350,7 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 
 
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
-    """Return True if `value` is name:password in base64, as for HTTP. A text that says so (`told`) needs no name."""
+    """Return True if `value` is name:password in base64. If the text says so (`told`), the name may be missing."""
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
     except (binascii.Error, ValueError):

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from indexer.export import Chunk
 from indexer.lazy import dataclass
-from indexer.outcome import Authored, Edits, MetError, Outcome
 from indexer.project import Project
+from indexer.session_work import Authored, Edits, MetError, Outcome
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
 from indexer.values import Value, value
@@ -49,8 +49,8 @@ class Document:
     """A session as it is stored in the index, with everything that is derived from it.
 
     `until` is the time of the session's last searchable text, and `acted` the last exchange (a prompt with its answer)
-    in which it did something. `export` is the digest of the export to which the chunks' lines refer. `answered` is as
-    in `last_answered`. `guests` are documents for further repositories in which the session worked.
+    in which it did something. `export` is the digest of the export to which the chunks' lines refer. `answered` is the
+    result of `last_answered`. `guests` are documents for further repositories in which the session worked.
     """
 
     session: Session
@@ -283,7 +283,7 @@ class Searchable(Protocol):
         """Return how many sessions have each of these quoted terms."""
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
-        """Return which of `rows` have each quoted term: chunks, or sessions by text, title, work or commit messages."""
+        """Return for each quoted term which of `rows` have it. `table` says in what: chunks, or a field of sessions."""
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
         """Return the number of chunks with a vector for each of these sessions."""
@@ -295,7 +295,7 @@ class Searchable(Protocol):
         """Return the positions of the chunks of a session, in order."""
 
     def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Return all positions in these sessions as (session, position, chunk)."""
+        """Return the chunks of these sessions as (session, position of the chunk in it, chunk)."""
 
     def own_passages(self, session: int, other: int) -> list[Placement]:
         """Return the positions of the chunks of `session` that `other` does not have, in order."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from indexer.arrays import np
+from indexer.one_thread_numpy import np
 from indexer.store import vectors
 from indexer.store.base import Near
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
 from indexer.project import Project, head_of, host_of, is_within
-from indexer.repositories import known
+from indexer.repositories import known_objects
+from indexer.session_work import Authored, Edits, Fate, MetError, Outcome
 from indexer.store import vectors
 from indexer.store.base import (
     Counts,
@@ -84,7 +84,7 @@ class StoreReading:
         return str(self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).get or "")
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
-        """Return the scope of a search in `project` (`None`: all), and in sessions of programs if `automated`."""
+        """Return the scope of a search in `project` (`None`: all), with sessions begun by programs if `automated`."""
         rows = self._all(
             "SELECT parts.id, agent, automated, project, key, root FROM parts JOIN projects ON projects.id = project"
         )
@@ -96,7 +96,7 @@ class StoreReading:
         if project.git:
             places = project.all_places
             heads = {row[4]: head for row in rows if (head := head_of(row[4]))}
-            there = known(Path(project.key), heads.values())
+            there = known_objects(Path(project.key), heads.values())
             inside = {
                 row[3]
                 for row in rows
@@ -264,7 +264,7 @@ class StoreReading:
         return {row.row: row for row in self._sessions(f"id IN ({numbers(rows)})", ())}
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
-        """Return the highest row in scope above `row` (0 without one), and when the first of these sessions began."""
+        """Return highest row (or 0) and earliest start (or "") of the sessions in scope with rows above `row`."""
         sql = f"SELECT ifnull(max(id), 0), ifnull(min(started), '') FROM sessions WHERE {_within(scope)} AND id > ?"  # noqa: S608
         ((last, started),) = self._all(sql, (row,))
         return last, started
@@ -391,7 +391,7 @@ class StoreReading:
         return int(number), int(embedded)
 
     def waiting(self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()) -> list[tuple[int, str]]:
-        """Return at most `limit` chunks without a vector as (id, text), one of those with equal text.
+        """Return at most `limit` chunks without a vector as (id, text), of chunks with equal text only one.
 
         First come the `wanted` ones, then the first chunks of exchanges (prompts with answers), then the last ones,
         then others. Among equals, chunks in the index's parts `first_parts` come first, then the newest.

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import apsw
 
-from indexer.database import bring_up, empty_log, immediate, rewrite, write_ahead
 from indexer.errors import IndexerError, joined
 from indexer.locks import held
 from indexer.safe_files import private_dir
+from indexer.sqlite_tools import add_missing_tables, empty_write_ahead_log, vacuum, write_ahead, write_transaction
 from indexer.store.base import bigrams
 
 #: How text is split into words: stemmed, without case and accents. ``_`` and ``.`` separate, so that parts of
@@ -165,7 +165,7 @@ def create(db: apsw.Connection) -> None:
     """
     if _form(db) == FORM:
         return
-    with immediate(db):
+    with write_transaction(db):
         form = _form(db)
         if form > FORM:
             raise NewerIndexError(f"a newer smart-fork wrote the index (form {form}, this version knows {FORM})")
@@ -181,7 +181,7 @@ def _make(db: apsw.Connection, before: int) -> None:
     else:
         try:
             db.execute("UPDATE files SET state = x'', version = ''")  # it was not masked: each log is read again
-            bring_up(db, _TABLES)
+            add_missing_tables(db, _TABLES)
             words = "SELECT id, 'p' || part, '' FROM sessions WHERE id NOT IN (SELECT rowid FROM session_work)"
             db.execute(f"INSERT INTO session_work(rowid, part, names) {words}")
             # A log that is read again leaves the words of texts that have not changed.
@@ -232,7 +232,7 @@ class VectorsUnavailableError(IndexerError):
 
 def load_vectors(db: apsw.Connection) -> None:
     """Load sqlite-vec into a connection, or raise `VectorsUnavailableError`."""
-    path = loadable()
+    path = extension_path()
     try:
         db.enable_load_extension(enable=True)
         try:
@@ -248,7 +248,7 @@ def knows_vectors(db: apsw.Connection) -> bool:
     return bool(db.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'vec0'").get)
 
 
-def loadable() -> Path:
+def extension_path() -> Path:
     """Return the path of the sqlite-vec library without its suffix, which SQLite adds."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -328,7 +328,7 @@ def vectors_version() -> str:
     """Return the version and the path of sqlite-vec, or raise `VectorsUnavailableError`."""
     with closing(apsw.Connection(":memory:")) as db:
         load_vectors(db)
-        return f"{db.execute('SELECT vec_version()').get}; {loadable()}"
+        return f"{db.execute('SELECT vec_version()').get}; {extension_path()}"
 
 
 def with_vectors(db: apsw.Connection) -> None:
@@ -385,9 +385,9 @@ def erase(db: apsw.Connection) -> bool:
     A reader of the old content, another writer or a full disk can prevent it for now. The caller holds the index's
     lock.
     """
-    if _owed(db) == _ALL and rewrite(db, _WORD_INDEXES):
+    if _owed(db) == _ALL and vacuum(db, _WORD_INDEXES):
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))
-    if _owed(db) == _LOG and empty_log(db):
+    if _owed(db) == _LOG and empty_write_ahead_log(db):
         db.execute("DELETE FROM meta WHERE key = ?", (_NOTE,))
     return not owes_erasing(db)
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.database import immediate
-from indexer.outcome import Authored, Edits, MetError
+from indexer.session_work import Authored, Edits, MetError
+from indexer.sqlite_tools import write_transaction
 from indexer.store import vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words, bigrams
 from indexer.store.queries import StoreReading
@@ -65,11 +65,11 @@ class Store(StoreReading):
         return Checkpoint(*row) if row else None
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
-        """Store the result of reading a log, and the `document` of its session, after a call of `publish`.
+        """Store the result of reading a log, and the `document` of its session. Call `publish` before the commit.
 
-        Return False, without this call, if another log has a newer copy of the session.
+        Return False, without calling it or storing the document, if another log has a newer copy of the session.
         """
-        with immediate(self.db):
+        with write_transaction(self.db):
             session, rank, wins = None, "", False
             if document is not None:
                 session, rank, wins = self._claim(reading, document)
@@ -96,7 +96,7 @@ class Store(StoreReading):
         below = directory.rstrip("/")
         at = "{0} = ?1 OR substr({0}, 1, ?2) = ?1 || '/'"
         place = f"{at.format('cwd')} OR {at.format('resolved_cwd')}"
-        with immediate(self.db):
+        with write_transaction(self.db):
             again = f"UPDATE sessions SET repo_root = '' WHERE {place} RETURNING ifnull(home, id)"  # noqa: S608
             rows = list({*self._all(again, (below, len(below) + 1))})
             self.db.executemany("UPDATE files SET mtime_ns = -1 WHERE session = ?", rows)
@@ -104,7 +104,7 @@ class Store(StoreReading):
 
     def forget_files(self, paths: Iterable[str]) -> None:
         """Remove deleted logs from the index. Their sessions stay, with another log or without one."""
-        with immediate(self.db):
+        with write_transaction(self.db):
             for path in paths:
                 for (session,) in self._all("DELETE FROM files WHERE path = ? RETURNING session", (path,)):
                     if session is not None:
@@ -115,14 +115,14 @@ class Store(StoreReading):
         row = self.db.execute("SELECT id FROM sessions WHERE agent = ? AND session_id = ?", (agent, session_id)).get
         if row is None:
             return False
-        with immediate(self.db):
+        with write_transaction(self.db):
             self._remove_session(row)
             owe_erasing(self.db)
         return True
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
         """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes old texts."""
-        with immediate(self.db):
+        with write_transaction(self.db):
             owe_erasing(self.db)
             self._remove_guests(session)
             (part,) = self.db.execute("SELECT part FROM sessions WHERE id = ?", (session,)).fetchone() or (0,)
@@ -197,8 +197,8 @@ class Store(StoreReading):
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
         """Return the session's row, the rank of this log (see `_rank`), and True if this log decides on the session.
 
-        If the log that decided until now lost that rank, because text was cut from it, it decides until the better one
-        is read.
+        If another log now ranks higher than the stored one, because text was cut from that, the stored one decides
+        until the other is read.
         """
         session = document.session
         row = self.db.execute(
@@ -331,7 +331,7 @@ class Store(StoreReading):
     def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
         """Store commits of sessions: for each the session's row, the commit's name and its masked message."""
         known = "INSERT OR REPLACE INTO commits SELECT id, ?2, ?3 FROM sessions WHERE id = ?1 RETURNING session"
-        with immediate(self.db):
+        with write_transaction(self.db):
             rows = {row for (row,) in self.db.executemany(known, commits)}
             for row, part in self._all(f"SELECT id, part FROM sessions WHERE id IN ({vectors.numbers(rows)})"):  # noqa: S608
                 self._write_commits(row, part, keep=True)
@@ -437,7 +437,7 @@ class Store(StoreReading):
         with_vectors(self.db)
         if self.meta("model") == model:
             return False
-        with immediate(self.db):
+        with write_transaction(self.db):
             if (before := self.meta("model")) == model:
                 return False
             vectors.create(self.db, dimensions)
@@ -452,7 +452,7 @@ class Store(StoreReading):
 
         of_part: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         waiting = "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND block = 0"
-        with immediate(self.db):
+        with write_transaction(self.db):
             for (id_, _), vector in zip(given, coded([vector for _, vector in given]), strict=True):
                 for twin, part in self.db.execute(waiting, (id_,)):
                     of_part[part][twin] = vector

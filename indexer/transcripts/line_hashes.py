@@ -1,9 +1,9 @@
 """Keyed hashes of lines, which are stored in place of the lines: lines added to files, and error lines in outputs.
 
-An added line, which tells its author, is compared without white space, without a comma or semicolon at its end, and
-with one kind of quotation marks, because formatters change these. An error line is compared without paths, numbers, ids
-and times; lines of all programs, such as "Permission denied", do not count. Lines are hashed only while an index is
-written, with its secret key.
+An added line, which identifies its author, is compared without white space, without a comma or semicolon at its end,
+and with one kind of quotation marks, because formatters change these. An error line is compared without paths, numbers,
+ids and times; lines of all programs, such as "Permission denied", do not count. Lines are hashed only while an index
+is written, with its secret key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _key = b""
 
 
 @contextmanager
-def noting(key: bytes) -> Iterator[None]:
+def hashing_lines(key: bytes) -> Iterator[None]:
     """Switch on the hashing of lines, with `key`, for logs that are read in this block."""
     global _key  # noqa: PLW0603 - readers are called in many ways, and there is one index
     before, _key = _key, key
@@ -47,7 +47,7 @@ def noting(key: bytes) -> Iterator[None]:
 
 
 def key_in_use() -> bytes:
-    """Return the key with which `noting` hashes lines in this block; empty if lines are not hashed."""
+    """Return the key with which `hashing_lines` hashes lines in this block; empty if lines are not hashed."""
     return _key
 
 
@@ -63,7 +63,7 @@ def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
-    """Return for each of `paths` the joined hashes of the lines that an edit adds to it, only in a `noting` block.
+    """Return for each of `paths` the joined hashes of the lines that an edit adds to it; empty unless lines are hashed.
 
     `given` is the call's input, and `patch` the patch in it that names the paths, or "".
     """

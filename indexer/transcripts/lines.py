@@ -97,7 +97,7 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit for reading large logs in one command. All its readings of a log stop at one record.
+    """The time limit for reading large logs in one command. If a log is read several times, each ends at one record.
 
     `measures` is True if the command also needs the sizes of records.
     """
@@ -288,7 +288,7 @@ def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
 
 
 def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
-    """Return True if `offset` is inside a line. The file is then read from `offset`."""
+    """Return True if `offset` is inside a line. Move the file's position to `offset`."""
     file.seek(max(0, offset - 1))
     return file.read(min(offset, 1)) not in (b"", b"\n")
 

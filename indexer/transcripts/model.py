@@ -77,7 +77,10 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """Characters of a record that the model receives, in full and with short results. A compaction `sums_up`."""
+    """Number of characters that the model receives of a record: all, or with results shortened (`short`).
+
+    `sums_up` is True for a compaction.
+    """
 
     characters: int = 0
     short: int = 0
@@ -306,10 +309,10 @@ class Session:
 
     @property
     def beginnings(self) -> tuple[str, ...]:
-        """Return the ids of the turns with which a fork of this session may begin, which show the family of a fork.
+        """Return the ids of the turns with which a fork of this session may begin. They prove that it is a fork.
 
-        An agent copies to a fork what it loads, and may join the prompts before an answer to one. Ids that many
-        sessions share are dropped: numbers, and the id of an agent's own first message, which may be made of its text.
+        A fork begins with the turns that the agent loads. Several prompts before an answer may have become one. Ids
+        that many sessions share are dropped: numbers, and the id of an agent's own first message.
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):

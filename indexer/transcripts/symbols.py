@@ -125,7 +125,7 @@ class Symbols:
 
     @classmethod
     def forget_shown(cls) -> None:
-        """Clear the cache of names that are no part of a secret: a person may remove their text later."""
+        """Clear the cache of names that are no part of a secret, so that removed text is not left in memory."""
         _shown.clear()
 
 

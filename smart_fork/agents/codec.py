@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.lazy import late
-from indexer.masking.blocks import asks_for_one
-from indexer.masking.secrets import answered, key_lines
+from indexer.masking.multiline_blocks import asks_for_one
+from indexer.masking.secrets import key_lines, secrets_in_output
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.lines import Line, is_long
@@ -371,7 +371,7 @@ def revealed_secrets(lines: Iterable[bytes], codec: Codec | None) -> list[str]:
         asked |= {call: command for call, command in commands.items() if asks_for_one(command)}
         for back in codec.gave(record) if asked else ():
             if command := asked.get(back.id):
-                found |= answered(command, status_and_body(back.output)[1])
+                found |= secrets_in_output(command, status_and_body(back.output)[1])
     return sorted(found, key=len, reverse=True)
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
-from indexer import state
+from indexer import state_db
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
@@ -177,7 +177,7 @@ class Program:
         found, kept = [key for key, listed in _seen.items() if listed], _kept()
         if new := [key for key in found if key not in kept]:
             with contextlib.suppress(OSError):
-                state.keep(_KEPT, [*kept, *new][-_MAX_KEPT:])
+                state_db.keep(_KEPT, [*kept, *new][-_MAX_KEPT:])
 
     @staticmethod
     def login_state(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
@@ -228,7 +228,7 @@ def _install(agent: AgentName) -> str:
 def _kept() -> tuple[Sign, ...]:
     """Return the saved results of `lists` that were True. Each is valid only for an unchanged program file."""
     try:
-        rows = state.fact(_KEPT) or ()
+        rows = state_db.fact(_KEPT) or ()
     except OSError:
         return ()
     return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer import state
+from indexer import state_db
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots as kept_snapshots
@@ -65,19 +65,19 @@ def list_turns(  # noqa: PLR0917 - typer's way
     composer: ComposerOption = "",
 ) -> None:
     """List the turns of a session with their numbers."""
-    from smart_fork.excise import transcript
+    from smart_fork.excise import lookup
 
-    path = transcript.locate_transcript(reference or session, tool)
+    path = lookup.locate_transcript(reference or session, tool)
     if composers:
-        found = AGENTS.cutter_of(transcript.auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
+        found = AGENTS.cutter_of(lookup.auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
         rows = [{"id": name, "bubbles": count} for name, count in found]
         if not printed_as_json({"path": str(path), "composers": rows}):
             for name, count in found:
                 out.print(f"{name}  {count} bubbles")
         return
     with bounded():
-        loaded = transcript.load_numbered(tool, path, composer)
-    if printed_as_json(transcript.numbered_turns(loaded)):
+        loaded = lookup.load_numbered(tool, path, composer)
+    if printed_as_json(lookup.numbered_turns(loaded)):
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
     pairs = list(zip(loaded.numbers, loaded.turns, strict=True))
@@ -86,7 +86,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
         if everything or (number is not None and (turn.role != "system" or number not in spoken)):
             mark, name = "^" if turn.inherited else " ", turn.id if number is None else str(number)
             out.print(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}")
-    if left := transcript.left_out(loaded):
+    if left := lookup.left_out(loaded):
         say(left)
 
 
@@ -395,13 +395,14 @@ def _shared(path: Path, agent: str) -> str | None:
     """Return the id under which the team shares the log at `path`; `None` if it is not shared."""
     from smart_fork.agents.log_readers import READERS
 
-    if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
+    if not state_db.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
-    from smart_fork.sharing.received_logs import pushed_as
+    from smart_fork.sharing.received_logs import tracked_in
 
     if agent not in READERS.names:
         return None
     try:
-        return pushed_as(path, agent)
+        found = tracked_in(path, agent)
     except SmartForkError:
         return None
+    return found[2].session_id if found is not None else None

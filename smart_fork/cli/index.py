@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer import default_embedder
-from indexer import state as state_database
+from indexer import default_embedder, state_db
 from indexer.embedder import ModelUnavailableError, forget_absence
 from indexer.locks import IndexBusyError, give_way, step_back
-from indexer.pipeline import is_of_another
+from indexer.pipeline import has_other_vectors
 from indexer.project import Project, project_of
 from indexer.safe_files import index_db, index_root
 from smart_fork.agents.log_readers import READERS
@@ -82,7 +81,7 @@ def run(
     try:
         with opened() as store, progress_bar(quiet=if_idle) as progress:
             before = store.seen()
-            if if_idle and embedder is not None and is_of_another(store, embedder):
+            if if_idle and embedder is not None and has_other_vectors(store, embedder):
                 embedder = None
             waiting = None if if_idle else _Following(store, progress)
             patience, told = (0.0, give_way) if if_idle else (PATIENCE, progress)
@@ -188,7 +187,7 @@ def path() -> None:
 
 def _settle() -> None:
     """Finish the erasures that a killed ``excise cut`` left: delete the cut text from the index's files."""
-    if state_database.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
+    if state_db.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
         from smart_fork.excise import erasure
 
         erasure.run_pending()

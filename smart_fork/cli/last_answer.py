@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
-from indexer import state
+from indexer import state_db
 from indexer.project import project_of
 from indexer.safe_files import index_db
 from smart_fork.agents.references import Reference
@@ -50,7 +50,7 @@ def remember(hits: Sequence[Hit]) -> None:
         shown = {str(hit.rank): str(Reference(hit.agent_type, hit.session_id)) for hit in hits}
         with suppress(OSError):  # nowhere to write, or no directory any more
             answer = _Answer(project=project_of(os.getcwd()).key, at=time.time(), sessions=shown)  # noqa: PTH109
-            state.keep(f"{_FACT} {place}", answer.model_dump())
+            state_db.keep(f"{_FACT} {place}", answer.model_dump())
 
 
 def reference_of(word: str) -> str:
@@ -67,7 +67,7 @@ def reference_of(word: str) -> str:
 
 def _result(number: str) -> str:
     try:
-        answer = _Answer.model_validate(state.fact(f"{_FACT} {_terminal()}"))
+        answer = _Answer.model_validate(state_db.fact(f"{_FACT} {_terminal()}"))
     except (ValidationError, OSError):
         raise Usage(f"There is no answer in this terminal of which {number} could be a result", _ASK) from None
     age = time.time() - answer.at

@@ -123,11 +123,11 @@ def _workers(beginning: str) -> list[Completion]:
 
 
 def _tags(beginning: str) -> list[Completion]:
-    from indexer import state
+    from indexer import state_db
 
     begun = "mark >= ?1 AND mark < ?1 || ?2 AND mark NOT LIKE ':%'"
     query = f"SELECT mark, count(*) FROM marks WHERE {begun} GROUP BY mark"  # noqa: S608 - our own words
-    found = rows(state.path(), query, (beginning.lower(), "\U0010ffff"))
+    found = rows(state_db.path(), query, (beginning.lower(), "\U0010ffff"))
     return [Completion(name, f"sessions {number}") for name, number in found]
 
 

@@ -22,7 +22,7 @@ from smart_fork.excise import cutting, suggestions, verification
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cut_plan import CutPlan, Refused, closure, excise, verify
 from smart_fork.excise.cutting import branch
-from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
+from smart_fork.excise.lookup import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.writing import write_lines
 
 Plan, plan = CutPlan, CutPlan.of

@@ -16,7 +16,7 @@ import orjson
 
 from indexer.lazy import dataclass
 from indexer.masking import knowing, mask
-from indexer.masking.secrets import hidden, hidden_in_parts, lines_at, spans_of, together
+from indexer.masking.secrets import hidden_in_parts, lines_at, masked_spans, spans_of, together
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Turn
 from indexer.values import dict_in, json_in
@@ -108,7 +108,7 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
 
 
 def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
-    """Return a warning for each tool call that lost its result by a cut. `cut` has the ids of such calls.
+    """Return a warning for each tool call without a result, if its id is in `cut`: a cut has removed the result.
 
     Other calls without a result get no warning: agents leave such calls themselves.
     """
@@ -307,7 +307,7 @@ def _mask(
     """Mask the secrets in a session's lines: in the turns of `among`, or in all turns if it is `None`.
 
     `before` has, by position, lines that the plan rewrites anyway. Return the masked lines by position, the number of
-    secrets of each kind, and the ids of turns to cut instead. They have nothing but signed thinking.
+    secrets of each kind, and the ids of turns to cut, because they have nothing but signed thinking.
     """
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
@@ -387,7 +387,7 @@ def _collecting(
     """
 
     def change(text: str) -> str:
-        new = mask(hidden(text, lines_at(text, keys)))
+        new = mask(masked_spans(text, lines_at(text, keys)))
         if new != text:
             already = len(_MASK.findall(text))
             found.extend(_MASK.findall(new)[already:] or ["secret"])

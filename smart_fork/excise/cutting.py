@@ -27,12 +27,12 @@ from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.transcript import CutWarning, Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
-from smart_fork.excise import transcript
+from smart_fork.excise import lookup
 from smart_fork.excise.answer import CutRequest, Excised, Parent, Restored, RolledBack, Trimmed, UncutFile
 from smart_fork.excise.cut_plan import CutPlan
+from smart_fork.excise.cut_words import is_worker_of, words_in
 from smart_fork.excise.erasure import note_cut_done, note_pending, run_pending
-from smart_fork.excise.text_search import is_worker_of, words_in
-from smart_fork.excise.transcript import chosen_turns, derived_from, other_files, resolve_transcript
+from smart_fork.excise.lookup import chosen_turns, derived_from, other_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of, files_with_cut_text, has_cut_text, still_shared
 from smart_fork.excise.writing import CutChange, change_of, cut_copies, refresh, write, written_path
 from smart_fork.finding.index_access import kept_open
@@ -95,7 +95,7 @@ def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
     """Return the plan of the requested cut. Write nothing."""
     steps = _steps(progress, 2, "reading the session")
     next(steps)
-    session = transcript.resolve_transcript(request.reference, request.tool, request.composer, numbered=True)
+    session = lookup.resolve_transcript(request.reference, request.tool, request.composer, numbered=True)
     next(steps)
     planned = _planned(session, request)
     next(steps)
@@ -124,7 +124,7 @@ def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progr
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
     if indexed and not left:
         note_cut_done(note)
-    now_there = transcript.load_for_cut(session.tool, session.source_path)
+    now_there = lookup.load_for_cut(session.tool, session.source_path)
     gone = cut_text_of(now_there)
     erased = indexed and run_pending({note: gone.in_bytes}) and index.erased is not False
     next(steps)
@@ -199,22 +199,22 @@ def _planned(session: Transcript, request: CutRequest) -> CutPlan:
                 tool="Give turns, such as 5-7,9, or ids, or secrets.",
             ),
         )
-    ids = transcript.chosen_turns(session, request.turns, request.ids) if named else set()
+    ids = lookup.chosen_turns(session, request.turns, request.ids) if named else set()
     if not request.secrets:
         planned = CutPlan.of(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
         files = {turn.place.path for turn in planned.removed if turn.place} if session.padded else ()
-        ids_of = (READERS[session.tool].id_of(path) for path in transcript.dependent_logs(session.tool, files, first))
+        ids_of = (READERS[session.tool].id_of(path) for path in lookup.dependent_logs(session.tool, files, first))
         forks = [one for one in ids_of if one != session.session_id]
         if not forks:
             return planned
         lost = f"{len(forks)} forks read these turns from this file and lose them as well: {', '.join(forks)}"
         return replace(planned, problems=(*planned.problems, lost))
     planned = CutPlan.masking(session, (), ids if named else None, relink=request.relink)
-    keys = transcript.keys_of(turn for turn in session.turns if turn.id in ids)
+    keys = lookup.keys_of(turn for turn in session.turns if turn.id in ids)
     kinds, apart = Counter(planned.masked), set[str]()
-    for other in filter(None, (transcript.load_copy(session, path) for path in other_files(session))):
-        there = CutPlan.masking(other, (), transcript.matching_turns(other, keys) if named else None)
+    for other in filter(None, (lookup.load_copy(session, path) for path in other_files(session))):
+        there = CutPlan.masking(other, (), lookup.matching_turns(other, keys) if named else None)
         kinds.update(there.masked)
         apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
     return replace(planned, masked=dict(kinds), apart=frozenset(apart))

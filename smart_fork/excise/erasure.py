@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from indexer import kept_logs, state
+from indexer import kept_logs, state_db
 from indexer.kept_logs import pieces
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
@@ -36,8 +36,8 @@ from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import UncutFile
-from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, words_in, worker_text
-from smart_fork.excise.transcript import INDEX_LOCK_SECONDS, derived_from, load_for_cut, own_files, resolve_transcript
+from smart_fork.excise.cut_words import agent_of, is_worker_of, own_words, words_in, worker_text
+from smart_fork.excise.lookup import INDEX_LOCK_SECONDS, derived_from, load_for_cut, own_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
 from smart_fork.excise.writing import finish_cut, refresh, written_path
 from smart_fork.finding import session_lookup, session_notes
@@ -69,11 +69,11 @@ def note_pending(session: Transcript, session_ids: Collection[str], change: str 
 
 def note_cut_done(note: int) -> None:
     """Record in a cut's note (see `note_pending`) that all files are cut, so that only the erasing is pending."""
-    state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
+    state_db.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
 
 def _note(facts: dict[str, object]) -> int:
-    with state.changing() as db:
+    with state_db.changing() as db:
         said = orjson.dumps(facts).decode()
         db.execute("INSERT INTO owed_erasures (pid, facts) VALUES (?, ?)", (os.getpid(), said))
         return db.last_insert_rowid()
@@ -99,15 +99,15 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
     again.
     """
     try:
-        notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
+        notes = state_db.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
     except OSError as error:
         log.warning("what is to be erased is not known: %s", error)
         return False
     left = [note for note, pid, facts in notes if not _settled(note, pid, orjson.loads(facts), known.get(note))]
-    return not notes or (_is_erased_elsewhere() and not left)
+    return not notes or (_erase_from_qmd() and not left)
 
 
-def _is_erased_elsewhere() -> bool:
+def _erase_from_qmd() -> bool:
     """Erase deleted text from the index of qmd, an optional search program. Return True without qmd."""
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
@@ -124,7 +124,7 @@ def _settled(note: int, pid: int, facts: Mapping[str, Any], words: Collection[st
         log.warning("what is to be erased is so at the next occasion: %s", error)
         done = False
     if done:
-        state.change("DELETE FROM owed_erasures WHERE id = ?", note)
+        state_db.change("DELETE FROM owed_erasures WHERE id = ?", note)
     return done
 
 
@@ -316,7 +316,7 @@ def undo_forgetting(reference: str) -> Removal:
         one = session_lookup.forgotten_session(reference)
         with opened() as store:
             store.read_forgotten()
-        state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", one.agent, one.session_id)
+        state_db.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", one.agent, one.session_id)
     return _answer(one.agent, one.session_id, forgotten=False)
 
 

@@ -11,7 +11,7 @@ from indexer.transcripts.lines import decode_line
 from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.excise.answer import Suggestion, Suggestions
 from smart_fork.excise.cut_plan import closure, secrets_in
-from smart_fork.excise.transcript import resolve_transcript
+from smart_fork.excise.lookup import resolve_transcript
 
 #: Tool outputs of fewer tokens are not suggested: those that nothing mentions later, and repeated ones.
 MIN_UNUSED_TOKENS, MIN_REPEATED_TOKENS = 2000, 100

@@ -13,14 +13,14 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import NamedTuple
 
-from indexer import kept_logs, state
+from indexer import kept_logs, state_db
 from indexer.errors import what_failed
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
-from smart_fork.excise import text_search, transcript
+from smart_fork.excise import cut_words, lookup
 from smart_fork.excise.answer import FileWithCutText, Soundness
 from smart_fork.excise.cut_plan import (
     CutPlan,
@@ -45,14 +45,14 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     The cut text is known from snapshots (contents of files before a cut). `unknown` counts the cuts without a snapshot.
     If there are such cuts, `ok` is False, and `unsearched` names the logs of sessions that received a hand-over.
     """
-    session = transcript.resolve_transcript(reference, tool)
+    session = lookup.resolve_transcript(reference, tool)
     orphans = calls_with_cut_result(session, {call for entry in cuts_of(session) for call in entry.orphaned})
     loose = [*results_without_call(session.turns), *orphans, *AGENTS.cutter_of(session.tool).without_header(session)]
     gaps = broken_links(session)
     gone = cut_text_of(session)
     words = words_found(session, gone.words)
     copies = [*files_with_cut_text(session, gone), *still_shared(session)]
-    remains = text_search.traces(text_search.agent_of(session.tool), {session.session_id}, gone.in_bytes)
+    remains = cut_words.traces(cut_words.agent_of(session.tool), {session.session_id}, gone.in_bytes)
     held, unknown = still_kept(session)
     return Soundness(
         session_id=session.session_id,
@@ -67,7 +67,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         remains=tuple(remains),
         snapshots=tuple(held),
         unknown=unknown,
-        unsearched=tuple(str(one.path) for one in transcript.derived_from(session).descendants if one.handed_over)
+        unsearched=tuple(str(one.path) for one in lookup.derived_from(session).descendants if one.handed_over)
         if unknown
         else (),
     )
@@ -78,7 +78,7 @@ def still_shared(session: Transcript) -> list[FileWithCutText]:
 
     Without shared sessions, no team module is imported.
     """
-    if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
+    if not state_db.rows("SELECT 1 FROM pulled LIMIT 1"):
         return []
     found: dict[str, str] = resolve_name(_STILL_SHARED_FUNCTION)(session.source_path, session.tool)
     return [FileWithCutText(where, (), reason) for where, reason in found.items()]
@@ -95,12 +95,12 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
     """Return the cut words (`gone`) in smart-fork's own data of the session: index rows, export, copy of the log."""
     if not gone or session.tool not in READERS.names:
         return []
-    own = transcript.own_files_with(session.tool, READERS[session.tool].id_of(session.source_path), gone)
+    own = lookup.own_files_with(session.tool, READERS[session.tool].id_of(session.source_path), gone)
     return sorted(set[str]().union(*(words for _, words in own)))
 
 
 class CutText(NamedTuple):
-    """The lines that were cut from a session, and their words and texts that no remaining line has.
+    """Text that was cut from a session and that no remaining line has, and the cut `lines`.
 
     `runs` are runs of four words, and texts without blanks. `in_bytes` are words long enough to be searched in binary
     files.
@@ -117,7 +117,7 @@ def cut_text_of(session: Transcript) -> CutText:
 
     A word that also occurs inside a longer remaining word is left out.
     """
-    found = [_gone_of(session, path) for path in (None, *transcript.other_files(session))]
+    found = [_gone_of(session, path) for path in (None, *lookup.other_files(session))]
     return CutText(*(set().union(*some) for some in zip(*found, strict=True)))
 
 
@@ -125,16 +125,16 @@ def _gone_of(session: Transcript, path: Path | None) -> CutText:
     lines = cut_lines(session, path)
     if not lines:
         return CutText(set(), set(), set(), set())
-    words, runs, solid = text_search.words_of(lines), text_search.runs_of(lines), text_search.solid_texts_of(lines)
-    in_bytes = text_search.words_in(*words)
-    left = text_search.words_inside(_staying(session, path), words | in_bytes)
-    still = text_search.remaining_words(_staying(session, path), runs, solid)
+    words, runs, solid = cut_words.words_of(lines), cut_words.runs_of(lines), cut_words.solid_texts_of(lines)
+    in_bytes = cut_words.words_in(*words)
+    left = cut_words.words_inside(_staying(session, path), words | in_bytes)
+    still = cut_words.remaining_words(_staying(session, path), runs, solid)
     return CutText(lines, words - left, (runs | solid) - still, set(in_bytes - left))
 
 
 def cuts_of(session: Transcript) -> list[snapshots.NotedChange]:
     """Return all cuts of a session's files that were not undone, from the log of snapshots."""
-    return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
+    return [one for path in (written_path(session), *lookup.other_files(session)) for one in snapshots.cuts(path)]
 
 
 def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
@@ -189,15 +189,15 @@ class _FileSearch:
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
         self.session_ids = session_ids
         self.wanted = (
-            text_search.words_in(*(word for word in gone if word.isidentifier() or word.isalnum()))
-            - text_search.own_words()
+            cut_words.words_in(*(word for word in gone if word.isidentifier() or word.isalnum()))
+            - cut_words.own_words()
         )
         solid = sorted((one for one in gone if not one.replace("_", "").isalnum() and " " not in one), key=len)
         self.solid = {one: one for one in solid[-_MAX_SOLID_TEXTS:]}
         self._secret = frozenset(
             word
             for word in self.wanted
-            if len(word) >= text_search.MIN_SECRET and any(map(str.isdigit, word)) and not word.isdigit()
+            if len(word) >= cut_words.MIN_SECRET and any(map(str.isdigit, word)) and not word.isdigit()
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[FileWithCutText]:
@@ -222,19 +222,17 @@ class _FileSearch:
         likely = (*self._secret, *self.solid)
         pieces = contents(store, Processes()) if likely else ()
         some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
-        return text_search.words_among(some, self._secret, self.solid)
+        return cut_words.words_among(some, self._secret, self.solid)
 
     def _in_file(self, path: Path) -> set[str]:
         if self._is_named(str(path)):
-            return text_search.words_at(path, self.wanted, self.solid)
-        found = text_search.words_at(path, self._secret, self.solid)
+            return cut_words.words_at(path, self.wanted, self.solid)
+        found = cut_words.words_at(path, self._secret, self.solid)
         return found | (self._in_lines(path) if path.suffix == ".jsonl" else set())
 
     def _in_lines(self, path: Path) -> set[str]:
         with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-            return set[str]().union(
-                *(self.wanted & text_search.words_in(line) for line in file if self._is_named(line))
-            )
+            return set[str]().union(*(self.wanted & cut_words.words_in(line) for line in file if self._is_named(line)))
         return set()
 
     def _is_named(self, text: str) -> bool:
@@ -266,19 +264,19 @@ _LOSES_IT_TOO = "It loses the text when that session does."
 
 def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWithCutText]:
     """Find cut secrets in remaining lines that are not messages: summaries, titles, undone turns."""
-    wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
+    wanted = cut_words.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
-    session = transcript.load_for_cut(session.tool, session.source_path, session.composer_id, numbered=True)
+    session = lookup.load_for_cut(session.tool, session.source_path, session.composer_id, numbered=True)
     places = zip(session.turns, session.numbers, strict=True)
     turns = [(turn, n) for turn, n in places if "lists" not in turn.meta]  # what it lists are turns
     rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}
-    wanted -= text_search.remaining_secrets(
+    wanted -= cut_words.remaining_secrets(
         TranscriptTurn.raws(turn for turn, _ in turns if turn.id not in others), wanted
     )
     every = zip(rest, TranscriptTurn.raws(rest), strict=True)
-    found = {turn.id: text_search.remaining_secrets([raw], wanted) for turn, raw in every if wanted}
+    found = {turn.id: cut_words.remaining_secrets([raw], wanted) for turn, raw in every if wanted}
     return [
         FileWithCutText(
             str(session.source_path),
@@ -295,10 +293,10 @@ def files_with_cut_text(session: Transcript, gone: CutText) -> list[FileWithCutT
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
     keys = cut.union(*(one.masked for one in cuts))
-    said, secrets = frozenset(gone.words | gone.runs), text_search.secrets_of(gone.lines)
+    said, secrets = frozenset(gone.words | gone.runs), cut_words.secrets_of(gone.lines)
     if not (keys or said or secrets):
         return []
-    descent = transcript.derived_from(session, keys)
+    descent = lookup.derived_from(session, keys)
     look = _CopySearch(session, said, cut, secrets)
     found = [*look.beside(session.source_path)]
     for one in descent.logs:
@@ -312,10 +310,10 @@ def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
     """Return True if the log of another session (`one`) has text that the planned cut will remove."""
     turns, edits = planned.session.turns, planned.edits
     changes = (turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits)
-    wanted = text_search.words_and_runs(TranscriptTurn.raws(changes))
+    wanted = cut_words.words_and_runs(TranscriptTurn.raws(changes))
     every = zip(enumerate(turns), TranscriptTurn.raws(turns), strict=True)
     stays = (edits.get(at, raw) for (at, turn), raw in every if turn.id not in planned.gone)
-    return bool(text_search.telling_words(_lines(one), wanted - text_search.remaining_words(stays, wanted)))
+    return bool(cut_words.telling_words(_lines(one), wanted - cut_words.remaining_words(stays, wanted)))
 
 
 class _CopySearch:
@@ -335,28 +333,28 @@ class _CopySearch:
 
         `is_unclear` is true if it is unknown whether this log is the copy or the original.
         """
-        copy = None if one.handed_over else transcript.load_copy(self.session, one.path)
+        copy = None if one.handed_over else lookup.load_copy(self.session, one.path)
         self.asides += _secrets_aside(copy, self._secrets) if copy and not is_unclear else []
-        said = text_search.telling_words(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
+        said = cut_words.telling_words(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
         if said or self.has_records(copy):
             if copy is None:
                 reason = _told(one) if one.handed_over else _cut_it(str(one.path), one.session_id)
             else:
                 reason = self._what_to_do(copy, is_unclear=is_unclear)
             yield FileWithCutText(str(one.path), tuple(sorted(said)), reason)
-            yield from transcript.copies_with(
+            yield from lookup.copies_with(
                 one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_LOSES_IT_TOO}"
             )
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
-        return copy is not None and bool(transcript.matching_turns(copy, self._cut))
+        return copy is not None and bool(lookup.matching_turns(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[FileWithCutText]:
         """Yield the files next to a log, such as long tool outputs, that have cut words."""
         cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
-            if said := text_search.telling_words(transcript.lines_of(path), self.gone):
+            if said := cut_words.telling_words(lookup.lines_of(path), self.gone):
                 what_to_do = _cut_it(str(path), "") if path.suffix == ".jsonl" else "Delete the file."
                 yield FileWithCutText(str(path), tuple(sorted(said)), f"It is next to the log. {what_to_do}")
 
@@ -373,7 +371,7 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
-    """Yield smart-fork's own files with cut text of sessions without a log that were made from the searched one.
+    """Yield own files (kept copies, exports) with cut text of sessions made from the searched one, now without a log.
 
     `keys` are the keys of the records by which copies are recognized.
     """
@@ -387,11 +385,11 @@ def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Ite
         with suppress(OSError), kept_logs.opened(kept) as path:
             if cutter.holds(path, keys):
                 lost.add((kept.agent, kept.session_id))
-                if look.has_records(transcript.load_copy(session, path)):
-                    said = text_search.telling_words(transcript.lines_of(path), look.gone)
+                if look.has_records(lookup.load_copy(session, path)):
+                    said = cut_words.telling_words(lookup.lines_of(path), look.gone)
                     yield FileWithCutText(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
     for agent, session_id in sorted(lost):
-        yield from transcript.copies_with(agent, session_id, look.gone, _forget(session_id))
+        yield from lookup.copies_with(agent, session_id, look.gone, _forget(session_id))
 
 
 def _forget(session_id: str) -> str:
@@ -424,4 +422,4 @@ def _cut_id(session: Transcript, turn: str) -> str:
 
 def _lines(one: Descendant) -> Iterator[bytes]:
     with suppress(OSError), READERS[one.agent].as_file(one.path) as path:
-        yield from transcript.lines_of(path)
+        yield from lookup.lines_of(path)

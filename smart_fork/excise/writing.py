@@ -40,7 +40,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
 from smart_fork.excise.answer import CutFile, IndexAfterCut, UncutFile
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.transcript import (
+from smart_fork.excise.lookup import (
     INDEX_LOCK_SECONDS,
     dependent_logs,
     derived_from,
@@ -305,7 +305,7 @@ def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
     logs = (log for path in changed for log in _logs_of(tool, path))
     wanted = list(dict.fromkeys((*logs, *dependent_logs(tool, changed))))
     for path in wanted:
-        _kept_again(tool, path)
+        _renew_kept_copy(tool, path)
     if not index_db().exists():
         return IndexAfterCut(updated=False, note="there is no index")
     try:
@@ -321,12 +321,12 @@ def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
 
 
 def _logs_of(tool: str, path: Path) -> list[Path]:
-    """Return the log of the session if `path` has its rewound records; for a log, the log itself."""
+    """Return the logs of the session to which the file at `path` belongs. For a log, this is the log itself."""
     found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
     return [one.path for one in found] or [path]
 
 
-def _kept_again(tool: str, path: Path) -> None:
+def _renew_kept_copy(tool: str, path: Path) -> None:
     """Delete the export of a log's session, and renew smart-fork's copy of the log, or delete it too.
 
     If the index does not know the log, nothing else would delete the export.
@@ -348,7 +348,7 @@ def _kept_again(tool: str, path: Path) -> None:
 
 
 def _read_again(store: Store, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Index logs again. Return how many, and the known vectors by number of their unchanged passages."""
+    """Index logs again. Return the number of logs, and (chunk id, old vector) for passages with unchanged text."""
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
     likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114

@@ -18,7 +18,7 @@ from typing import Any
 
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
-from indexer.outcome import Authored
+from indexer.session_work import Authored
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import MIN_LINE_BYTES, comparable_lines, line_hashes, split_hashes

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from indexer.masking import mask, shorten
-from indexer.outcome import Fate
+from indexer.session_work import Fate
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import error_signatures, split_hashes, text_hashes

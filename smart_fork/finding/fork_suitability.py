@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from indexer.lazy import dataclass
-from indexer.outcome import Edits, Outcome
 from indexer.project import Project
 from indexer.repositories import recorded
+from indexer.session_work import Edits, Outcome
 from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName, Cache, Session
 from indexer.values import seconds_in

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.outcome import Outcome
+from indexer.session_work import Outcome
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS, repository_sessions

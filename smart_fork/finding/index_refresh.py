@@ -18,7 +18,7 @@ from indexer.errors import is_damage, next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError
 from indexer.log_changes import VERSION, Progress, Report
-from indexer.pipeline import is_of_another
+from indexer.pipeline import has_other_vectors
 from indexer.project import Project
 from indexer.refresh import embed_first, read_changed, read_changes
 from indexer.runs import FailedLog, LastRun
@@ -41,7 +41,7 @@ from smart_fork.finding.recent import passed_over
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from indexer.freshener import Freshener
+    from indexer.background_indexer import BackgroundIndexer
     from indexer.transcripts.base import Agents, LogFile
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Engine:
     processes: Processes = field(default_factory=Processes)
 
     @property
-    def indexer(self) -> Freshener | None:
+    def indexer(self) -> BackgroundIndexer | None:
         """Return the background indexer that runs in this process, if any."""
         return self.embedder.indexer if isinstance(self.embedder, SharedEmbedder) else None
 
@@ -147,7 +147,7 @@ def refresh(
         _put_first(store, query(), indexer)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
-    stale = stale and not is_of_another(store, engine.embedder)
+    stale = stale and not has_other_vectors(store, engine.embedder)
     goes_on = (left or stale or store.owes_erasing()) and continue_indexing(engine, query().scope.project or project)
     seconds = seconds_left(store, counts, rate) if goes_on else 0.0
     said = background_notice(counts, len(left), seconds) if goes_on else ""
@@ -196,7 +196,7 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
         return "", 0.0
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
-        if is_of_another(store, engine.embedder):
+        if has_other_vectors(store, engine.embedder):
             return advice("`smart-fork index run` embeds it again", tool="an index run embeds it again"), 0.0
         made = embed_first(
             store, engine.embedder, query.scope, engine.embed_seconds, engine.progress,
@@ -214,7 +214,7 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
     return "", 0.0
 
 
-def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
+def _put_first(store: Store, query: Query, indexer: BackgroundIndexer) -> None:
     counts = store.counts(query.scope)
     if counts.embedded < counts.chunks:
         indexer.put_first(query.scope.project, _passages_to_embed_first(store, query))

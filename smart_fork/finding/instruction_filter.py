@@ -59,7 +59,7 @@ def without_instructions(text: str, embedder: Embedder) -> str:
 
 @cache
 def _classifier() -> tuple[str, NDArray[np.float32], float]:
-    from indexer.arrays import np
+    from indexer.one_thread_numpy import np
 
     told = orjson.loads(NUMBERS.read_bytes())
     return told["model"], np.array(told["weights"], np.float32), told["added"]

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from indexer.export import export_path, parse_front_matter
-from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
+from indexer.locks import IndexBusyError, only_writer
 from indexer.masking import Masked, beginning, mask
 from indexer.safe_files import index_root, private_dir, replace_file, state_home
 from indexer.settings import Setting
@@ -170,7 +170,7 @@ class Qmd:
         if not missing and self._stamp() == stamp:
             return
         try:
-            with only_writer(LOCK_SECONDS, "qmd"):
+            with only_writer(name="qmd"):
                 self._read(missing, stamp, READ_SECONDS)
         except IndexBusyError as error:
             if missing:
@@ -193,7 +193,7 @@ class Qmd:
             return True
         (self._folder / "read").unlink(missing_ok=True)  # where it fails now, the next question tries again
         try:
-            with only_writer(LOCK_SECONDS, "qmd"):
+            with only_writer(name="qmd"):
                 return self._read(self._missing(), "", READ_SECONDS)
         except SmartForkError as error:
             log.warning("what was taken out of exports may still be in qmd's index: %s", error)

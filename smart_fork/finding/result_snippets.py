@@ -138,7 +138,7 @@ def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearne
     """Return a function that computes the cosines of texts to the nearest of the vectors that `asked` returns."""
 
     def near(texts: Sequence[str]) -> list[float]:
-        from indexer.arrays import np
+        from indexer.one_thread_numpy import np
 
         try:
             given, vectors = asked(), embedder.embed(texts)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from indexer import log_changes, state
+from indexer import log_changes, state_db
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
@@ -41,12 +41,12 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
     wanted = set(sessions)
     own: dict[_Session, Verdict] = {}
     forks: defaultdict[str, list[Verdict]] = defaultdict(list)
-    for agent, session_id, source, *said in state.rows("SELECT * FROM verdicts ORDER BY tried DESC, session_id"):
+    for agent, session_id, source, *said in state_db.rows("SELECT * FROM verdicts ORDER BY tried DESC, session_id"):
         own[agent, session_id] = _verdict(session_id, *said, subject="Tried")
         if source:
             forks[source].append(_verdict(session_id, *said, subject="A fork of it was tried"))
     marks: defaultdict[_Session, list[str]] = defaultdict(list)
-    for agent, session_id, mark in state.rows("SELECT * FROM marks ORDER BY mark"):
+    for agent, session_id, mark in state_db.rows("SELECT * FROM marks ORDER BY mark"):
         marks[agent, session_id].append(mark)
     return {
         one: SessionNotes(
@@ -73,12 +73,12 @@ def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]
 
 def marked(mark: str) -> frozenset[_Session]:
     """Return the sessions with a tag, or with one of the marks `PINNED` and `ARCHIVED`."""
-    return frozenset(state.rows("SELECT agent, session_id FROM marks WHERE mark = ?", mark))
+    return frozenset(state_db.rows("SELECT agent, session_id FROM marks WHERE mark = ?", mark))
 
 
 def tags() -> dict[str, int]:
     """Return all tags (a person's labels for sessions), each with the number of its sessions."""
-    return dict(state.rows("SELECT mark, count(*) FROM marks WHERE mark NOT LIKE ':%' GROUP BY mark ORDER BY mark"))
+    return dict(state_db.rows("SELECT mark, count(*) FROM marks WHERE mark NOT LIKE ':%' GROUP BY mark ORDER BY mark"))
 
 
 def tag(given: str) -> str:
@@ -99,7 +99,7 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
         NotFound: the session was forgotten.
         OSError: the marks cannot be written; nothing has changed.
     """
-    with state.changing() as db:
+    with state_db.changing() as db:
         _refuse_forgotten(db, agent, session_id)
         what = "DELETE FROM marks WHERE agent = ? AND session_id = ? AND mark = ?"
         what = what if remove else "INSERT OR IGNORE INTO marks VALUES (?, ?, ?)"
@@ -126,7 +126,7 @@ def judge(
         OSError: the verdict cannot be written; nothing has changed.
     """
     line = mask(shorten(mask(printable(mask(storable(reason)))), REASON_CHARACTERS))
-    with state.changing() as db:
+    with state_db.changing() as db:
         _refuse_forgotten(db, agent, session_id)
         keep = "IGNORE" if said_by == "git" else "REPLACE"
         db.execute(
@@ -137,12 +137,12 @@ def judge(
 
 def unjudge(agent: AgentName, session_id: str) -> None:
     """Delete the verdict on a session's work."""
-    state.change("DELETE FROM verdicts WHERE agent = ? AND session_id = ?", agent, session_id)
+    state_db.change("DELETE FROM verdicts WHERE agent = ? AND session_id = ?", agent, session_id)
 
 
 def forget(agent: AgentName, session_id: str) -> None:
     """Delete all notes on a session that is being removed from the index for good."""
-    with state.changing() as db:
+    with state_db.changing() as db:
         log_changes.drop_notes(db, agent, session_id)
 
 
@@ -152,9 +152,9 @@ def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
 
     `has` returns True for a text that contains the removed text.
     """
-    for session_id, source, reason in state.rows("SELECT session_id, source_session_id, reason FROM verdicts"):
+    for session_id, source, reason in state_db.rows("SELECT session_id, source_session_id, reason FROM verdicts"):
         if reason and not {session_id, source}.isdisjoint(session_ids) and has(reason):
-            state.change("UPDATE verdicts SET reason = '' WHERE session_id = ?", session_id)
+            state_db.change("UPDATE verdicts SET reason = '' WHERE session_id = ?", session_id)
 
 
 def _refuse_forgotten(db: apsw.Connection, agent: AgentName, session_id: str) -> None:

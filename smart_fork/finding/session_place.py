@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from indexer.masking import Masked
-from indexer.outcome import worked_in
 from indexer.project import Project, is_within, project_of, resolve
-from indexer.repositories import known, recorded, successor
+from indexer.repositories import known_objects, recorded, successor
+from indexer.session_work import worked_in
 from indexer.transcripts.model import Inferred, Session
 from indexer.transcripts.texts import headline_of, title_of
 from smart_fork.display_text import quoted
@@ -143,4 +143,4 @@ def _counts(one: Session | SessionRow) -> bool:
 
 
 def _has_head(one: Session | SessionRow, project: Project) -> bool:
-    return bool(one.head) and project.git and one.head in known(Path(project.key), (one.head,))
+    return bool(one.head) and project.git and one.head in known_objects(Path(project.key), (one.head,))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.project import resolve
-from indexer.runs import born
+from indexer.runs import start_time
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
@@ -237,7 +237,7 @@ class Occupation:
 
 
 def _started(pid: int | None) -> str:
-    return utc(born(pid)) if pid is not None else ""
+    return utc(start_time(pid)) if pid is not None else ""
 
 
 def _holder_of_file(log: Path) -> str:

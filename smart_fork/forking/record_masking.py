@@ -16,7 +16,7 @@ import orjson
 
 from indexer.masking import MARK
 from indexer.masking.rules import SHAPE, Span
-from indexer.masking.secrets import hidden, hidden_in_parts, key_lines, lines_at, spans_of, together
+from indexer.masking.secrets import hidden_in_parts, key_lines, lines_at, masked_spans, spans_of, together
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts.transcript import MAX_DEPTH, is_fixed_field, searchable_texts
 from smart_fork.agents.portable_records import Converter
@@ -78,7 +78,7 @@ class RecordMasker:
             for one, kind in self._found.items() if one in text
             for at in re.finditer(rf"(?<!\w){re.escape(one)}(?!\w)", text)
         ]  # fmt: skip
-        return hidden(text, spans)
+        return masked_spans(text, spans)
 
     def learn(self, records: Iterable[Record]) -> None:
         """Remember the lines of all private keys in `records`, so that they are masked wherever they occur.
@@ -118,7 +118,7 @@ class RecordMasker:
         while spans := self._spans(text):
             secrets = {text[one.start : one.end]: one.kind for one in spans}
             self._found |= {one: kind for one, kind in secrets.items() if len(one) >= _LEAST and MARK not in one}
-            text = hidden(text, spans)
+            text = masked_spans(text, spans)
         return text
 
     def _spans(self, text: str) -> list[Span]:

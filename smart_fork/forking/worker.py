@@ -12,10 +12,10 @@ from indexer.errors import joined
 from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
-from indexer.outcome import known_files
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.safe_files import private_dir, state_home
+from indexer.session_work import known_files
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.reader_state import utc

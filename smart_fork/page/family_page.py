@@ -11,9 +11,9 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.outcome import Outcome
 from indexer.project import project_of
 from indexer.repositories import recorded
+from indexer.session_work import Outcome
 from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec

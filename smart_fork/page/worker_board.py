@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
-from indexer.outcome import Outcome
+from indexer.session_work import Outcome
 from indexer.transcripts.model import Turn
 from smart_fork.display_text import time_of
 from smart_fork.errors import RegistryUnavailable, SmartForkError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from indexer import repositories
 from indexer.project import Project, is_within, listed_worktrees, resolve, top_of
-from indexer.repositories import known
+from indexer.repositories import known_objects
 from indexer.safe_files import state_home
 from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
@@ -105,7 +105,7 @@ def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepo
     """
     before = repositories.noted().get(str(top))
     one = repositories.seen(top, before)
-    if one is None or one.shallow or (one.roots and before and known(Path(one.key), (before.head,))):
+    if one is None or one.shallow or (one.roots and before and known_objects(Path(one.key), (before.head,))):
         return one
     return replace(one, roots=_roots(top, processes or Processes()))
 

@@ -46,7 +46,7 @@ TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a team server for records, sessions and requests. Its clients respect them.
+    """The limits of a team server for records, sessions and requests. Clients of the server keep to them.
 
     A segment (a stored piece of a session) of more than 1 MiB may be at most `ratio` times its compressed size.
     """
@@ -64,12 +64,12 @@ class Limits:
 
     @property
     def segment_bytes(self) -> int:
-        """The largest size of a segment: a nearly full one, to which the longest record was added."""
+        """The largest size of a segment in bytes: a segment is closed by the record that fills it."""
         return SEGMENT_BYTES + self.record_bytes + 1
 
     @property
     def segment_body_bytes(self) -> int:
-        """The largest compressed size of a segment. Compression makes random data a little larger."""
+        """The largest compressed size of a segment in bytes. Compression makes random data a little larger."""
         return self.segment_bytes + self.segment_bytes // 256 + 64
 
 
@@ -140,8 +140,8 @@ _WRITTEN = re.compile(r"sf1:([0-9a-f]{64})")
 START = sha256(b"smart-fork/records/1").digest()
 
 
-def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
-    """Yield the state of the hash chain after each of the canonical `records`, beginning with the state `start`."""
+def chain_states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
+    """Yield the state of the hash chain after each of the canonical `records`. `start` is the state before them."""
     state = start
     for record in records:
         state = sha256(state + sha256(record).digest()).digest()
@@ -149,21 +149,21 @@ def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
 
 
 def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
-    """Return the state of the hash chain after all canonical `records`, beginning with the state `start`."""
+    """Return the state of the hash chain after all canonical `records`. `start` is the state before them."""
     state = start
-    for state in states(records, start):  # noqa: B007 - the last is what is asked for
+    for state in chain_states(records, start):  # noqa: B007 - the last is what is asked for
         pass
     return state
 
 
-def written(state: bytes) -> str:
+def digest_of_state(state: bytes) -> str:
     """Return the digest for a state of the hash chain: "sf1:" and hexadecimal digits."""
     return f"sf1:{state.hex()}"
 
 
 def digest_of(records: Iterable[bytes]) -> str:
     """Return the digest ("sf1:" and hexadecimal digits) of a session that has the canonical `records`."""
-    return written(state_after(records))
+    return digest_of_state(state_after(records))
 
 
 def state_of(digest: str) -> bytes:
@@ -174,23 +174,23 @@ def state_of(digest: str) -> bytes:
 
 
 #: The digest of no records.
-NOTHING = written(START)
+NOTHING = digest_of_state(START)
 
 
 #: The characters of an invalid value that an error repeats.
 _SHOWN = 200
 
 
-def shown(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Return `text` on one line, without terminal control characters."""
     return " ".join(printable(text).split())
 
 
 #: Text for people, without terminal control characters.
-Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(shown)]
+Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(on_one_line)]
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
-#: A digest of records (see `written`), and a digest of a segment (see `team.records.SegmentPlace`).
+#: A digest of records (see `digest_of_state`), and a digest of a segment (see `team.records.SegmentPlace`).
 Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
 SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -202,7 +202,7 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def refused(error: ValidationError) -> Usage:
+def invalid_message(error: ValidationError) -> Usage:
     """Turn a pydantic error about an invalid message between machines into an error in plain words."""
     first = error.errors(include_url=False, include_input=False)[0]
     where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
@@ -246,7 +246,7 @@ def project_key(remote: str) -> str:
 
 
 def check_key(key: str) -> str:
-    """Return a typed project key such as "github.com/acme/shop" unchanged, or raise `Usage` if it is none."""
+    """Return `key` if it is a project key such as "github.com/acme/shop"; else raise `Usage`."""
     host, _, path = key.partition("/")
     if _key(host, path, key) != key:
         raise Usage("Not a project key. A key looks like github.com/acme/shop.")

@@ -48,7 +48,7 @@ class IgnoreRules:
         return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
 
     def shown_in(self, output: str, cwd: str) -> str:
-        """Return the first ignored file with lines in a search's or diff's output; empty if there is none."""
+        """Return the first ignored file whose lines a tool output (of a search or diff) shows; empty if none."""
         lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
         return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
 
@@ -103,8 +103,8 @@ def linear(expression: str) -> str:
 
     In each part of the pattern between two ``/``, each star except the last becomes atomic and matches as few
     characters as possible. This changes no match: after the first place where the text behind the star matches, no
-    later place is needed. Each ``**`` is rewritten in the same way. Only the last ``**`` matches as much as possible,
-    since a file counts before its folder.
+    later place is needed. Each ``**`` is rewritten in the same way. Only the last ``**`` matches as much as possible:
+    a pattern for a file takes precedence over one for its folder.
     """
     said = expression.removeprefix("^")
     classed = _CLASS.sub(lambda found: rf"(?!\x2f){found[1]}" if found[1] else found[0], said)

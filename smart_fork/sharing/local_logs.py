@@ -106,7 +106,7 @@ class ProjectLogs:
         return session
 
     def found(self, reference: str) -> Session:
-        """Read the session of the project at `root` that `reference`, such as an id, names."""
+        """Find a session by `reference`, such as an id, and read it. It must belong to the project at `root`."""
         located = session_lookup.locate(reference)
         refuse_borrowed(located)
         session = session_lookup.read(located)
@@ -160,7 +160,7 @@ class WrittenLog:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSession:
-    """A session that is only read from received records. `lost` counts, by kind, the content that it lacks."""
+    """A session read from received records, without a log here. `lost` counts missing content by kind."""
 
     session: Session
     lost: Mapping[str, int]
@@ -177,14 +177,16 @@ class ReceivedSession:
         return self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id
 
 
-def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
-    """Return the index of the last turn in the exchange of message `number`, and the message.
+def exchange_end(session: Session, number: int | None) -> tuple[int, Turn]:
+    """Return the index of the last turn in the exchange of message `number` (`None`: the last), and the message.
 
     An unfinished exchange ends with the session's last complete pair (a call with its result).
 
     Raises:
         Usage: there is no message `number`, counted from 1.
     """
+    if number is None:
+        return (end := last_pair(session)), session.turns[end]
     said = session.messages
     if not 1 <= number <= len(said):
         raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
@@ -198,10 +200,10 @@ def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
 
 
 @contextmanager
-def arrived(
+def read_received(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
 ) -> Iterator[ReceivedSession]:
-    """Yield a session read from received records: from a temporary log, by the agent's own reader.
+    """Write received records to a temporary log, and yield the session that the agent's reader finds in it.
 
     `others` is True if the records are another person's. With `keep_raw` the turns have their raw records. Raise
     `Unshareable` if the records are not a conversation.
@@ -256,7 +258,7 @@ def write_local(
         ForkRefused: no pair of the records is complete.
         OSError: the session cannot be written.
     """
-    with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
+    with read_received(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)
         with converted_session(platform or agent, one.session, source_id, directory) as (session, missing):
             end = last_pair(session)
@@ -275,9 +277,9 @@ def write_local(
 
 
 def _name(title: str, session: Session) -> str:
-    """Return the title to write with a received session; "" if it quotes a prompt and could not be removed later.
+    """Return the title to write into the log of a received session.
 
-    Without a title, the agent makes an equal one from the prompt itself.
+    It is "" if the title quotes a prompt and a later withdrawal could not remove it from this agent's log.
     """
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.mark_of_prompt(turn.text)}
     cutter = AGENTS.find_cutter(session.agent)

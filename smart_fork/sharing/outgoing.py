@@ -7,7 +7,7 @@
    repository cannot use it to upload anything.
 4. Images are removed, unless they are asked for.
 5. Paths of this machine become marks (placeholders), such as a mark for the project's root.
-6. Secrets are masked: after the paths, because records with marks are compared with those of earlier pushes.
+6. Secrets are masked. Comparisons with earlier pushes use the records before this step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from smart_fork.agents.portable_records import Converter, HomePlace
 from smart_fork.display_text import printable
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
-from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
+from smart_fork.sharing.canonical import NOTHING, START, digest_of_state, encode, state_after
 from smart_fork.sharing.ignore_file import IgnoreRules, ignore_rules
 
 #: The kinds of removed content, as people read them.
@@ -85,7 +85,7 @@ class Outgoing:
     For each record, `numbers` has its number in the log, and `here` its shared fields as they are in the log. `local`
     describes all records of the log, for the next push. `masked` counts secrets by kind, and `samples` shows some with
     their surroundings. `left_out` counts removed content by kind. `withheld` are ignored files, `files` edited ones.
-    `end` is the last sent turn. `whole` prepares all records if some were sent before.
+    `end` is the last sent turn. `whole`, if some records were sent before, is a function that prepares all of them.
     """
 
     session: Session
@@ -271,7 +271,7 @@ class _Steps:
         state, number = START, 0
         for record in self._converter.records_of(session, end):
             if number == since.count:
-                _same(written(state), since, session.session_id)
+                _same(digest_of_state(state), since, session.session_id)
             number += 1
             shared = self._converter.outgoing(record, self._place)
             whole = orjson.dumps(shared, option=orjson.OPT_SORT_KEYS)
@@ -279,9 +279,9 @@ class _Steps:
             self._note_files(record)
             if number > since.count and (data := self._sent(shared, whole, number)):
                 yield number, data, self._converter.sent(record) or {}
-        if number < since.count or (number == since.count and written(state) != since.digest):
+        if number < since.count or (number == since.count and digest_of_state(state) != since.digest):
             _same("", since, session.session_id)
-        self.local = SentBefore(number, written(state))
+        self.local = SentBefore(number, digest_of_state(state))
 
     def sent(self, shared: Record) -> bytes | None:
         """Return the bytes to send for a record, without withheld content and secrets; `None` if it is not sent."""

@@ -3,8 +3,8 @@
 It has each record's digest and its key in the log. Records that were pushed from here have no key: a withdrawal (the
 owner takes text back) never cuts content that this machine's own agent wrote.
 
-A copy is noted as unfinished until its project's tracking file lists it. All writers of copies share a lock. Cleaning
-up takes the lock alone, and so finds only copies that killed processes left.
+A copy is noted as unfinished until its project's tracking file lists it. All writers of copies hold a shared lock.
+Cleaning up needs the lock exclusively, and so finds only copies that killed processes left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
-from indexer import state
+from indexer import state_db
 from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
@@ -33,7 +33,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing import tracking
-from smart_fork.sharing.canonical import START, decode, encode, written
+from smart_fork.sharing.canonical import START, decode, digest_of_state, encode
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent name for a file of shared records, and the key of a record that was converted for another agent.
@@ -84,7 +84,7 @@ class ReceivedLog:
         state = START
         for known, _ in self.records[:count]:
             state = sha256(state + bytes.fromhex(known)).digest()
-        return written(state)
+        return digest_of_state(state)
 
     def edited(self, edits: Edits) -> ReceivedLog:
         """Return this entry as it is after `edits`, which replace or remove records of the log."""
@@ -106,7 +106,7 @@ class ReceivedLog:
 
     def save(self, *, settled: bool = False) -> None:
         """Store this entry in the register. With `settled`, delete its pending edits: they are made in the log."""
-        state.change(
+        state_db.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
             " edits = iif(?3, NULL, edits), count_before = iif(?3, NULL, count_before)",
@@ -115,7 +115,7 @@ class ReceivedLog:
 
     def forget(self) -> None:
         """Delete this entry from the register. The log stays."""
-        state.change("DELETE FROM pulled WHERE id = ?", self.id)
+        state_db.change("DELETE FROM pulled WHERE id = ?", self.id)
 
     def pending_edits(self) -> dict[str, bytes | None]:
         """Return the edits of records still to make in the log, for example because an agent had it open."""
@@ -124,9 +124,9 @@ class ReceivedLog:
 
     def store_pending(self, edits: Edits) -> None:
         """Store `edits` of records, besides earlier pending ones, to make them in the log later."""
-        known, merged = set(self.digests), {**combined(self.pending_edits(), edits), **edits}
+        known, merged = set(self.digests), {**merged_edits(self.pending_edits(), edits), **edits}
         said = {old: new and new.decode() for old, new in merged.items() if old in known}
-        state.change(
+        state_db.change(
             "UPDATE pulled SET edits = ?, count_before = NULL WHERE id = ?", orjson.dumps(said).decode(), self.id
         )
 
@@ -138,16 +138,16 @@ class ReceivedLog:
         before = self._owed("count_before")
         if before is None:
             before = count()
-            state.change("UPDATE pulled SET count_before = ? WHERE id = ?", before, self.id)
+            state_db.change("UPDATE pulled SET count_before = ? WHERE id = ?", before, self.id)
         return int(before)
 
     def _owed(self, column: str) -> Any:
-        found = state.rows(f"SELECT {column} FROM pulled WHERE id = ?", self.id)  # noqa: S608 - our own word
+        found = state_db.rows(f"SELECT {column} FROM pulled WHERE id = ?", self.id)  # noqa: S608 - our own word
         return None if not found or found[0][0] is None else orjson.loads(str(found[0][0]))
 
 
-def combined(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Return the edits in `before`, with newer content for the records that an edit in `after` changes again."""
+def merged_edits(before: Edits, after: Edits) -> dict[str, bytes | None]:
+    """Return the edits `before`. If `after` edits the result of one again, that edit gets the content of `after`."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
@@ -249,12 +249,6 @@ def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] |
     return (known, *found) if found is not None else None
 
 
-def pushed_as(path: Path, agent: AgentName) -> str | None:
-    """Return the shared session's id that the project's tracking file has for a log; `None` if it was never shared."""
-    found = tracked_in(path, agent)
-    return found[2].session_id if found is not None else None
-
-
 def _id(path: Path, agent: AgentName) -> str:
     return sha256(str(path).encode()).hexdigest()[:32] if agent == RECORD_FILE else READERS[agent].id_of(path)
 
@@ -263,7 +257,7 @@ _WRITTEN = TypeAdapter(ReceivedLog)
 
 
 def _found(where: str, *values: str) -> Iterator[ReceivedLog]:
-    for (data,) in state.rows(f"SELECT written FROM pulled {where}", *values):  # noqa: S608 - our own words
+    for (data,) in state_db.rows(f"SELECT written FROM pulled {where}", *values):  # noqa: S608 - our own words
         yield _WRITTEN.validate_json(data)
 
 
@@ -280,7 +274,7 @@ def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Ite
     """
     with held(tracking.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)
-        state.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
+        state_db.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
         try:
             yield
         finally:
@@ -300,10 +294,10 @@ def temporary_folder() -> Iterator[Path]:
 def clear_unfinished() -> None:
     """Delete copies of shared sessions that killed processes left unfinished, unless a copy is being written."""
     read = sorted(tracking.folder().glob(f"{_READ}*"))
-    if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
+    if not (read or state_db.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
     with suppress(BlockingIOError), held(tracking.folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for intent in state.rows("SELECT * FROM unfinished_copies"):  # some may be finished by now
+        for intent in state_db.rows("SELECT * FROM unfinished_copies"):  # some may be finished by now
             _take_away(*intent)
         for left in read:
             shutil.rmtree(left, ignore_errors=True)
@@ -334,4 +328,4 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
 
 
 def _strike(session_id: str) -> None:
-    state.change("DELETE FROM unfinished_copies WHERE session_id = ?", session_id)
+    state_db.change("DELETE FROM unfinished_copies WHERE session_id = ?", session_id)

@@ -29,7 +29,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import quoted
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository.git import Repository
-from smart_fork.sharing.canonical import Count, SessionId, check_key, project_key, refused
+from smart_fork.sharing.canonical import Count, SessionId, check_key, invalid_message, project_key
 from smart_fork.system.processes import Processes
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
@@ -146,7 +146,7 @@ class Alias(_StoredTracking):
         return path in (self.file, self.log)
 
     def apart(self) -> Alias:
-        """Return an alias that makes the log a private branch of the shared session, which the next push creates."""
+        """Return a copy of this alias for a private branch of the session. The next push creates the branch."""
         parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
         return self.model_copy(update=parted)
 
@@ -158,8 +158,8 @@ class Alias(_StoredTracking):
 class Tracked(_StoredTracking):
     """The contents of a project's tracking file: its aliases (named shared sessions).
 
-    `begun` maps a command with its arguments to the id of the session that the server may not have created yet: see
-    `team.project`.
+    `begun` maps a command with its arguments to the session id that it has asked the server to create. A repeated
+    command uses the same id (see `team.project`).
     """
 
     version: Literal[1] = _VERSION
@@ -193,7 +193,7 @@ class Tracked(_StoredTracking):
         return meant[0] if len(meant) == 1 else None
 
     def of_log(self, path: Path) -> tuple[str, Alias] | None:
-        """Return the name and alias of the session with this log, or with this log before a rewind, or `None`."""
+        """Return name and alias of the session with the log `path`; `None` without one. See `Alias.is_of`."""
         return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
@@ -276,7 +276,7 @@ class Tracking:
         try:
             return Tracked.model_validate_json(data)
         except ValidationError as error:
-            raise SmartForkError(f"{self.path} is damaged: {refused(error).message}", _MEND) from error
+            raise SmartForkError(f"{self.path} is damaged: {invalid_message(error).message}", _MEND) from error
         except Usage as error:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
@@ -286,7 +286,7 @@ class Tracking:
         Other processes that change the file wait meanwhile.
         """
         self._refuse_if_it_leads_elsewhere()
-        check_written(self.place.root)
+        check_utf8(self.place.root)
         try:
             private_dir(self.path.parent)
             self.place.exclude()
@@ -338,7 +338,7 @@ class Tracking:
 
 
 def folder() -> Path:
-    """Return the folder for this machine's data about the team. It is created if needed."""
+    """Return the folder for smart-fork's files about the team on this machine. It is created if needed."""
     return private_dir(state_home() / "team")
 
 
@@ -356,7 +356,7 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def check_written(directory: Path) -> None:
+def check_utf8(directory: Path) -> None:
     """Refuse a directory name that is not UTF-8: neither agents' logs nor smart-fork's files can contain it."""
     try:
         str(directory).encode()

@@ -1,4 +1,4 @@
-"""Removes withdrawn text (its owner took it back) from the copies here, all made of them, and the index.
+"""Removes withdrawn text (its owner took it back) from local copies, from sessions made of them, and from the index.
 
 Removals are stored as pending first. A log that an agent has open is changed later, and is neither pushed nor forked
 meanwhile. `still_shared` finds shared sessions that still have text that was cut on this machine.
@@ -27,26 +27,26 @@ from smart_fork.agents.cuts.transcript import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, advice
-from smart_fork.excise import transcript, writing
+from smart_fork.excise import lookup, writing
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.text_search import words_and_runs
+from smart_fork.excise.cut_words import words_and_runs
 from smart_fork.excise.verification import cut_lines
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, url_of
 from smart_fork.sharing.local_logs import ProjectLogs
-from smart_fork.sharing.lost_content import (
-    Loss,
-    Planner,
-    TimedLine,
-    cut_log,
-    is_bookkeeping,
-    record_in,
-    renamed_beside,
-    write_again,
-)
 from smart_fork.sharing.outgoing import digests_of
 from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
+from smart_fork.sharing.withdrawn_content import (
+    Loss,
+    Planner,
+    TimedLine,
+    changed_files_beside,
+    cut_log,
+    erase_and_write,
+    is_bookkeeping,
+    record_in,
+)
 from smart_fork.system import call_context
 
 #: The new bytes of each edited record, by the record's key in a log; `None` removes the record.
@@ -90,15 +90,15 @@ def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = 
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(converter.ids(record)) for record in left)
-    whole = transcript.load_with_tool(one.agent, path)
+    whole = lookup.load_with_tool(one.agent, path)
     words = words_and_runs(map(orjson.dumps, before)) - words_and_runs(map(orjson.dumps, left))
     becomes = TargetSession(session.session_id, place, session.parent_id or "")
 
     def write() -> None:
         replace_file(path, (orjson.dumps(record) + b"\n" for record in converter.anew(left, becomes)))
 
-    beside = {} if gone else renamed_beside(CutPlan.of(whole, ()), words)
-    write_again(whole, _said(before), None if gone else _said(left), beside, write)
+    beside = {} if gone else changed_files_beside(CutPlan.of(whole, ()), words)
+    erase_and_write(whole, _said(before), None if gone else _said(left), beside, write)
     return gone
 
 
@@ -161,7 +161,7 @@ def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
 
 
 def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
-    """Return True if the log got some of the records that `edits` changes from another user or machine."""
+    """Return True if `edits` changes records that the log received from another user or machine."""
     own = (digest for digest, key in one.records if key)
     return any(digest in edits for digest in (*own, *one.crossed_from))
 
@@ -170,14 +170,14 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
     """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if it is deleted.
 
     Changed logs that were made of it are added to `changed`. Those that cannot be changed now are added to `put_off`,
-    with the reason. Raise `ForkRefused` if a log made of it cannot be changed now, or its messages are not known in a
-    hand-over.
+    with the reason. Raise `ForkRefused` if there are such logs, or if the log is a hand-over in which the withdrawn
+    messages cannot be identified.
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
         if one.agent != received_logs.RECORD_FILE:
             _follow(one, _removal_of_lost_log(one, keys, edits), changed, put_off, edits)
-            transcript.remove_own_files(one.agent, READERS[one.agent].id_of(one.path))
+            lookup.remove_own_files(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
         return True
     if one.agent == received_logs.RECORD_FILE:
@@ -238,12 +238,12 @@ def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: 
     if keys and is_rewritten(one.agent):
         yield _Removal(_loss_of(one, edits, *_record_lines(one, keys)), partial(_rewrite, one, keys))
     elif keys:
-        session, planner = transcript.load_with_tool(one.agent, one.path), _of_records(one, keys)
+        session, planner = lookup.load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
         turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_bookkeeping(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
         after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
-        known = transcript.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
+        known = lookup.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
         lost = _loss_of(one, edits, [*before, *_kept_lines(one, keys)], after, known)
         yield _Removal(lost, partial(cut_log, one.agent, planner, lost.words))
     if is_crossed:
@@ -299,7 +299,7 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
     to `put_off`.
     """
     whole = _whole(one)
-    descent = transcript.derived_from(whole, way.lost.keys)
+    descent = lookup.derived_from(whole, way.lost.keys)
     behind: dict[Path, str] = {}
     others = (
         () if _is_author(edits) else (*descent.unclear, *(other for other in descent.siblings if not other.handed_over))
@@ -313,21 +313,21 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
                 before = AGENTS.files_of(other.agent).stamp(other.path)
                 cut_log(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
-            elif is_rewritten(one.agent) or transcript.load_copy(whole, other.path):
+            elif is_rewritten(one.agent) or lookup.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
     for session_id in {whole.session_id, *(other.session_id for other in (*descent.descendants, *others))}:
         way.lost.forget_snapshots(session_id)
     for agent, session_id in descent.without_log:
-        transcript.remove_own_files_with(agent, session_id, way.lost.words)
+        lookup.remove_own_files_with(agent, session_id, way.lost.words)
     if behind:
         put_off |= behind
         raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")
 
 
 def _whole(one: ReceivedLog) -> Transcript:
-    """Return the transcript of a log without its turns. The log may be deleted."""
+    """Return a transcript without turns for a log, which need not exist any more."""
     return Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
 
 
@@ -385,9 +385,9 @@ def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
 
 
 def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
-    """Return the alias of a log after `edits` of its records: with new counts and digests, and without a title.
+    """Return the alias of a log after `edits` of its records: with new counts and digests, and an empty title.
 
-    They are computed from the log and its register entry; the server is not asked.
+    The log and its register entry give counts and digests. The server gives the title with its next answer.
     """
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
@@ -404,7 +404,7 @@ def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
 def still_shared(path: Path, tool: str) -> dict[str, str]:
     """Find shared sessions with a record that was cut out of the transcript at `path` or a log made of it.
 
-    Also find logs that still contain withdrawn text. Return what to do for each, by path or address.
+    Also find logs that still contain withdrawn text. Return the next step for each, by its path or address.
     """
     if call_context.limited():
         return {}
@@ -416,20 +416,20 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the logs with withdrawn text that are at `path`, or that its log was made of, with what to do."""
+    """Yield (log, next step) for the log at `path`, and for logs it was made of, if they have withdrawn text."""
     for one in received_logs.with_pending_edits():
-        if path in {one.path, *(other.path for other in transcript.derived_from(_whole(one)).logs)}:
+        if path in {one.path, *(other.path for other in lookup.derived_from(_whole(one)).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
             yield str(one.path), f"Withdrawn text is still in it. {again}"
 
 
 def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
-    session = transcript.load_for_cut(tool, path)
+    session = lookup.load_for_cut(tool, path)
     yield session
-    for one in transcript.derived_from(session).descendants:
+    for one in lookup.derived_from(session).descendants:
         if snapshots.noted_changes(one.path):
             with suppress(SmartForkError, OSError):
-                yield transcript.load_for_cut(one.agent, one.path)
+                yield lookup.load_for_cut(one.agent, one.path)
 
 
 def _holding(session: Transcript, shared: list[received_logs.ReceivedLog]) -> Iterator[tuple[str, str]]:

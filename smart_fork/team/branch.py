@@ -18,8 +18,8 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import arrived, exchange_end
-from smart_fork.sharing.outgoing import last_pair, prepare
+from smart_fork.sharing.local_logs import exchange_end, read_received
+from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
 from smart_fork.team.project import (
@@ -173,7 +173,7 @@ def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
     if at is None:
         return _Cut(source, source.info.record_count, None)
     info = source.info
-    with arrived(source.records, info.agent, info.id, project.place.root, others=False) as one:
+    with read_received(source.records, info.agent, info.id, project.place.root, others=False) as one:
         return _Cut(source, *one.end(at))
 
 
@@ -361,7 +361,7 @@ def _written(
 ) -> Iterator[SessionCopy]:
     """Yield a copy of the log of `one` up to message `at`, or of all complete turns. Delete it after an error."""
     session = project.logs.read(one.file or Path(), one.platform)
-    end = last_pair(session) if at is None else exchange_end(session, at)[0]
+    end = exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with received_logs.writing_copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from pydantic import ValidationError
 
-from indexer import state
+from indexer import state_db
 from smart_fork import errors
 from smart_fork.display_text import quoted
 from smart_fork.errors import ServerUnavailable, SmartForkError
@@ -416,7 +416,7 @@ T = TypeVar("T")
 def is_unavailable(origin: str) -> bool:
     """Return True if a server did not answer in the last seconds, so that callers can skip it."""
     try:
-        return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
+        return 0 <= time.time() - (state_db.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
     except OSError:
         return False
 
@@ -424,7 +424,7 @@ def is_unavailable(origin: str) -> bool:
 def note_unavailable(origin: str) -> None:
     """Store that a server does not answer, so that all processes skip it for a while."""
     with suppress(OSError):
-        state.keep(f"away {origin}", time.time())
+        state_db.keep(f"away {origin}", time.time())
 
 
 def impatient_client(account: Account) -> Client:

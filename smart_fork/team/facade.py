@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from indexer.default_embedder import LightEmbedder, configured_embedder
 from indexer.export import LABELS
-from indexer.outcome import Outcome
+from indexer.session_work import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value

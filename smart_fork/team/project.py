@@ -371,16 +371,16 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
         lines = unpack(client.segment(info.project, place.digest), place.digest)
         if len(lines) != place.records:
             raise Unshareable("A segment has a wrong number of records.")
-        for line, after in zip(lines, canonical.states(lines, state), strict=True):
+        for line, after in zip(lines, canonical.chain_states(lines, state), strict=True):
             records.append(line)
             if len(records) in wanted:
                 known[len(records)] = after
         state = canonical.state_after(lines, state)
-    if len(records) != info.record_count or canonical.written(state) != info.head_digest:
+    if len(records) != info.record_count or canonical.digest_of_state(state) != info.head_digest:
         raise Unshareable("The records do not match the server's digest.")
-    if canonical.written(known.get(info.base_count, b"")) != info.base_digest:
+    if canonical.digest_of_state(known.get(info.base_count, b"")) != info.base_digest:
         raise Unshareable("The first records do not match the server's digest.")
-    if base is not None and canonical.written(known.get(base.count, b"")) != base.digest:
+    if base is not None and canonical.digest_of_state(known.get(base.count, b"")) != base.digest:
         raise Conflict(
             "The remote session has changed its past.",
             "Its owner may have withdrawn messages. Run smart-fork team sync, or accept it with --force.",
@@ -402,7 +402,7 @@ def open_segment(client: Client, read: wire.SessionRead) -> tuple[int, list[byte
     if last.full or last.end == read.session.base_count:
         return len(read.segments), []
     lines = unpack(client.segment(read.session.project, last.digest), last.digest)
-    end = canonical.written(canonical.state_after(lines, last.chain_start))
+    end = canonical.digest_of_state(canonical.state_after(lines, last.chain_start))
     if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
         raise Unshareable("The last records do not match the server's digest.")
     return len(read.segments) - 1, lines

@@ -22,7 +22,7 @@ from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import write_local
 from smart_fork.sharing.outgoing import SentBefore
-from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, write_error
+from smart_fork.sharing.tracking import Alias, check_alias, check_utf8, timestamp, write_error
 from smart_fork.team import PullOptions
 from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, Verb, download, has_moved, shared
 from smart_fork.team.wire import SessionInfo
@@ -144,8 +144,8 @@ def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"No such directory: {directory}")
-    check_written(project.place.root)
-    check_written(directory)
+    check_utf8(project.place.root)
+    check_utf8(directory)
     return directory
 
 

@@ -223,7 +223,7 @@ def _push(  # noqa: PLR0917 - the message
         base_count=base[0],
         base_digest=base[1],
         count=base[0] + len(new),
-        digest=canonical.written(canonical.state_after(new, canonical.state_of(base[1]))),
+        digest=canonical.digest_of_state(canonical.state_after(new, canonical.state_of(base[1]))),
         position=position,
         segments=tuple(one.place for one in segments),
         **made.said.model_dump() | {"title": _title(made)},

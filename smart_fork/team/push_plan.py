@@ -17,7 +17,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import printable, quoted
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
-from smart_fork.sharing import canonical, replay
+from smart_fork.sharing import canonical, round_trip
 from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import PushRequest, wire
@@ -189,7 +189,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
     if request.force and alias and since and _is_lost(project, alias, project.logs.records(session), since):
         alias = since = None
     out = prepare(session.source_path, session.agent, root, since=since, images=request.images, read=session)
-    replay.check_outgoing(out)
+    round_trip.check_outgoing(out)
     return _checked(project, Plan(name or "", out, alias, _masked(request, out), request.force, seen=seen and seen[1]))
 
 
@@ -328,8 +328,8 @@ def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -
     if more == 0 and info.head_digest == alias.base_digest:
         return 0
     if 0 < more <= len(new):
-        known = list(canonical.states(new[:more], canonical.state_of(alias.base_digest)))
-        if canonical.written(known[-1]) == info.head_digest:
+        known = list(canonical.chain_states(new[:more], canonical.state_of(alias.base_digest)))
+        if canonical.digest_of_state(known[-1]) == info.head_digest:
             return more
     raise Conflict(
         f"The remote session has advanced ({alias.base_count} -> {info.record_count} records).",

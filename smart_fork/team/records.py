@@ -55,7 +55,7 @@ class SegmentPlace:
     first_record: _Size
     records: Annotated[int, Field(ge=1, le=canonical.SEGMENT_RECORDS)]
     raw_bytes: _Size
-    chain_start: Annotated[bytes, BeforeValidator(_state), PlainSerializer(canonical.written, when_used="json")]
+    chain_start: Annotated[bytes, BeforeValidator(_state), PlainSerializer(canonical.digest_of_state, when_used="json")]
 
     @property
     def end(self) -> int:
@@ -243,6 +243,6 @@ def vector_space(model: str, dimensions: int) -> str:
 
 def as_float16(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
     """Convert vectors of 32-bit floats to 16-bit floats, the form in which they are sent."""
-    from indexer.arrays import np
+    from indexer.one_thread_numpy import np
 
     return tuple(np.frombuffer(one, np.float32).astype(np.float16).tobytes() for one in vectors)

@@ -21,7 +21,7 @@ from smart_fork.finding import session_lookup
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
 from smart_fork.finding.conversation import Conversation, ReadRange
 from smart_fork.finding.results import UNTRUSTED, title, written_by
-from smart_fork.sharing.local_logs import arrived
+from smart_fork.sharing.local_logs import read_received
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
@@ -83,7 +83,7 @@ def _read_shared(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, 
     """Download a shared session. Return the server's description of it, and the parsed session."""
     taken = download(where.client, where.find_session(reference))
     info, mine = taken.info, where.is_mine(taken.info)
-    with arrived(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
+    with read_received(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
         return info, one.session
 
 
@@ -218,7 +218,7 @@ def _downloaded(project: TeamProject, session_id: str) -> Download:
 
 def _messages(project: TeamProject, one: Download) -> tuple[TeamMessage, ...]:
     info = one.info
-    with arrived(one.records, info.agent, info.id, project.place.root, others=False) as read:
+    with read_received(one.records, info.agent, info.id, project.place.root, others=False) as read:
         return tuple(
             TeamMessage(number, turn.role, printable(mask(turn.text)), turn.timestamp)
             for number, (_, turn) in enumerate(read.session.messages, 1)

@@ -44,13 +44,13 @@ def _key(text: str) -> str:
 
 
 def _named(text: str) -> str:
-    if not (name := canonical.shown(text)):
+    if not (name := canonical.on_one_line(text)):
         raise ValueError("it has no readable character")
     return name
 
 
 def _summary(text: str) -> str:
-    return "\n".join(map(canonical.shown, text.splitlines()))
+    return "\n".join(map(canonical.on_one_line, text.splitlines()))
 
 
 def _decoded(value: object) -> object:
@@ -82,7 +82,7 @@ def valid_message(model: type[M], **values: Any) -> M:
     try:
         return model(**values)
     except ValidationError as error:
-        raise canonical.refused(error) from None
+        raise canonical.invalid_message(error) from None
 
 
 class Hello(canonical.WireModel):

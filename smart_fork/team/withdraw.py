@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer import state
+from indexer import state_db
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_in
@@ -26,11 +26,11 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import quoted
 from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, SmartForkError, Usage, WrongVerb
-from smart_fork.excise import transcript
+from smart_fork.excise import lookup
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.text_search import telling_words, words_and_runs
+from smart_fork.excise.cut_words import telling_words, words_and_runs
 from smart_fork.sharing import canonical, received_logs, withdrawal
-from smart_fork.sharing.local_logs import arrived
+from smart_fork.sharing.local_logs import read_received
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.team import client, stored_logins, wire
 from smart_fork.team.client import Client
@@ -111,8 +111,8 @@ def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWi
     taken = download(project.client, project.client.session(project.key, project.session_id_of(asked.reference)))
     info = taken.info
     withdrawal.refuse_uncuttable(info.agent, info.id)
-    with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
-        session = transcript.load_numbered(info.agent, one.session.source_path)
+    with read_received(taken.records, info.agent, info.id, project.place.root, others=False) as one:
+        session = lookup.load_numbered(info.agent, one.session.source_path)
         ids = _chosen(one, session, asked.messages) if asked.messages else set()
         made = CutPlan.masking(session, (), ids or None) if asked.secrets else CutPlan.of(session, ids)
         if not asked.force:
@@ -142,7 +142,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
         Conflict: an earlier, different request was carried out, so messages have other numbers now.
     """
     session_id = project.session_id_of(asked.reference)
-    found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
+    found = state_db.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
     if not found:
         return None
     kept = _Unanswered.model_validate_json(found[0][0])
@@ -184,7 +184,7 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
     # Kept before it is sent: what cannot be kept is not.
     one = _Unanswered(server=project.server, project=project.key, messages=made.messages, wanted=wanted)
     asked = one.model_dump_json(exclude_none=True)
-    state.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", made.info.id, asked)
+    state_db.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", made.info.id, asked)
     said = project.client.rewrite(project.key, made.info.id, wanted)
     if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
         hint = f"Check the rest: smart-fork team show {made.info.id}"
@@ -207,7 +207,7 @@ def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
     said = one.session.messages
     found: set[str] = set()
     try:
-        wanted = transcript.parse_ranges(text, len(said) + 1)
+        wanted = lookup.parse_ranges(text, len(said) + 1)
     except Usage:
         what = f"{quoted(text)} is outside its messages, 1 to {len(said)}"
         raise Usage(what, "Use numbers from smart-fork team show, such as 5-7,9.") from None
@@ -215,7 +215,7 @@ def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
         if low < 1:
             raise Usage("Messages are numbered from 1", "smart-fork team show numbers them.")
         end = said[high][0] if high < len(said) else len(one.session.turns)
-        found |= transcript.chosen_turns(session, f"{said[low - 1][0]}-{end - 1}")
+        found |= lookup.chosen_turns(session, f"{said[low - 1][0]}-{end - 1}")
     return found
 
 
@@ -302,7 +302,7 @@ class _Unanswered(canonical.WireModel):
 
 
 def _forget(session_id: str) -> None:
-    state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
+    state_db.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
 #: The shortest time between two requests for withdrawals.
@@ -343,7 +343,7 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
     """
     moment = datetime.now(UTC)
     name = f"changes of {client.account.origin}"
-    asked = state.fact(name)
+    asked = state_db.fact(name)
     if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < CHECK_INTERVAL:
         return
     found, since = _new(client, asked["since"] if asked else None)
@@ -352,7 +352,7 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
     for one, edits in owing:
         known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
         one.store_pending(known)
-    state.keep(name, {"since": since, "at": moment.isoformat()})
+    state_db.keep(name, {"since": since, "at": moment.isoformat()})
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:

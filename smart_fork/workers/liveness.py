@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.runs import born
+from indexer.runs import start_time
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
@@ -50,7 +50,7 @@ def is_alive(
     environment, panes = processes.environment(worker.pid), panes or Panes(processes, env)
     if environment:
         return environment.get(WORKER_ID) == worker.id or _is_becoming(worker, now, began, panes)
-    since = born(worker.pid)  # the system does not tell what it was started with
+    since = start_time(worker.pid)  # the system does not tell what it was started with
     if since is not None and began is not None:
         return since <= began + START_SECONDS
     # The pane's number alone says nothing: a new tmux server counts from the beginning.
@@ -72,7 +72,7 @@ def _is_being_made(worker: WorkerRecord, processes: Processes, now: float, began
     if worker.maker is None:
         return now - began <= STARTING_SECONDS
     # Another process may have its number by now.
-    return processes.alive(worker.maker) and (born(worker.maker) or 0.0) <= began + START_SECONDS
+    return processes.alive(worker.maker) and (start_time(worker.maker) or 0.0) <= began + START_SECONDS
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 import apsw
 import orjson
 
-from indexer.database import bring_up, empty_log, immediate, rewrite, write_ahead
 from indexer.errors import next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.safe_files import private_dir
+from indexer.sqlite_tools import add_missing_tables, empty_write_ahead_log, vacuum, write_ahead, write_transaction
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.values import Value, json_in, list_in
 from smart_fork.display_text import quoted, storable
@@ -150,7 +150,7 @@ class Registry:
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
-        with immediate(self._db):
+        with write_transaction(self._db):
             running = self.workers(states=LIVE_STATES)
             if admit is not None:
                 admit(running)
@@ -208,7 +208,7 @@ class Registry:
 
     def set_session_id(self, identity: str, session_id: str) -> WorkerRecord:
         """Record the worker's session in place of its earlier one. The session then belongs to no other worker."""
-        with immediate(self._db):
+        with write_transaction(self._db):
             self._own(identity, session_id)
         return self._by_id(identity)
 
@@ -227,7 +227,7 @@ class Registry:
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
         """Record that the worker `seen`, read as running, has ended; return `None` if it was resumed meanwhile."""
-        with immediate(self._db):
+        with write_transaction(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
                 return None
@@ -244,7 +244,7 @@ class Registry:
 
     def erase(self) -> bool:
         """Erase the text of changed and deleted rows from the file. Return False if another reader prevents that."""
-        return rewrite(self._db) and empty_log(self._db)
+        return vacuum(self._db) and empty_write_ahead_log(self._db)
 
     def find(self, identity: str) -> WorkerRecord | None:
         """Return the worker with exactly this id, if there is one."""
@@ -334,7 +334,7 @@ class Registry:
 
     def add_staged_copy(self, path: Path, *, session_id: str, source_path: Path, now: float | None = None) -> None:
         """Record that the log copy at `path` was made from the log `source_path`."""
-        with immediate(self._db):
+        with write_transaction(self._db):
             self._db.execute(
                 "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id,"
@@ -344,7 +344,7 @@ class Registry:
 
     def forget_staged_copy(self, path: Path) -> None:
         """Delete the record of a log copy that no longer exists."""
-        with immediate(self._db):
+        with write_transaction(self._db):
             self._db.execute("DELETE FROM staged_copies WHERE path = ?", (str(path),))
 
     def staged_copies(self) -> dict[Path, str]:
@@ -367,7 +367,7 @@ class Registry:
         )
 
     def _set(self, identity: str, what: str, *values: Any, session_id: str | None = None) -> WorkerRecord:
-        with immediate(self._db):
+        with write_transaction(self._db):
             if session_id is not None:
                 self._own(identity, session_id)
             self._db.execute(f"UPDATE workers SET {what} WHERE id = ?", (*values, identity))  # noqa: S608 - our own words
@@ -482,7 +482,7 @@ CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id);
 def _create(db: apsw.Connection) -> None:
     if db.pragma("user_version") == _FORM:
         return
-    with immediate(db):  # another process may have been first
+    with write_transaction(db):  # another process may have been first
         form = db.pragma("user_version")
         if form > _FORM:
             raise RegistryUnavailable(
@@ -490,5 +490,5 @@ def _create(db: apsw.Connection) -> None:
                 "Restart what runs of the older version, or update it. To begin again, move the file away.",
             )
         if form != _FORM:
-            bring_up(db, _TABLES)
+            add_missing_tables(db, _TABLES)
             db.execute(f"PRAGMA user_version = {_FORM}")

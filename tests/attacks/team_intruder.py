@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import zstandard
 
-from smart_fork.sharing.canonical import state_after, written
+from smart_fork.sharing.canonical import digest_of_state, state_after
 from smart_fork.team import wire
 from tests.attacks.team_scene import Scene, push_of, record
 
@@ -192,7 +192,7 @@ class Intruder:
     def _rewrite(self) -> Sent:
         if self._own and self._chance.random() < 0.3:
             session, records = self._chance.choice(self._own)
-            olds = [written(state_after([one]))[4:] for one in records]
+            olds = [digest_of_state(state_after([one]))[4:] for one in records]
         else:
             session, olds = self._chance.choice(list(self._scene.ids.values())), [secrets.token_hex(32)]
         made: dict[str, Any] = {

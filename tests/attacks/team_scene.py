@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smart_fork.sharing.canonical import NOTHING, encode, state_after, written
+from smart_fork.sharing.canonical import NOTHING, digest_of_state, encode, state_after
 from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.records import pack
@@ -71,11 +71,11 @@ def push_of(session: str, records: Sequence[bytes], **more: Any) -> dict[str, An
     packed = list(pack(records))
     return {
         "id": session, "agent": "claude", "base_count": 0, "base_digest": NOTHING, "count": len(records),
-        "digest": written(state_after(records)),
+        "digest": digest_of_state(state_after(records)),
         "segments": [
             {"digest": one.place.digest, "first_record": one.place.first_record,
              "records": one.place.records, "raw_bytes": one.place.raw_bytes,
-             "chain_start": written(one.place.chain_start)}
+             "chain_start": digest_of_state(one.place.chain_start)}
             for one in packed
         ],
         "bodies": [{"digest": one.place.digest, "body": base64.b64encode(one.body).decode()} for one in packed], **more,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from indexer import schedule
+from indexer import run_triggers
+from indexer.background_indexer import BackgroundIndexer
 from indexer.embedder import ModelUnavailableError
-from indexer.freshener import Freshener
-from indexer.schedule import Schedule
+from indexer.run_triggers import Schedule
 from indexer.shared_embedder import RETRY_SECONDS, SharedEmbedder
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.app import trigger_of
@@ -85,7 +85,7 @@ def test_a_model_that_could_not_be_loaded_is_tried_again():
 
 @contextmanager
 def freshener(**options):
-    started = Freshener(READERS, Quick(), trigger_of("1h"), **options)
+    started = BackgroundIndexer(READERS, Quick(), trigger_of("1h"), **options)
     started.start()
     try:
         yield started
@@ -130,8 +130,8 @@ def test_without_watches_the_schedule_goes_on_and_logs_are_looked_at(monkeypatch
     def no_watches(folders):
         raise OSError("OS file watch limit reached")
 
-    monkeypatch.setattr(schedule, "_watching", no_watches)
-    monkeypatch.setattr(schedule.Watcher.__init__, "__kwdefaults__", {"poll_seconds": 0.05})
+    monkeypatch.setattr(run_triggers, "_watching", no_watches)
+    monkeypatch.setattr(run_triggers.Watcher.__init__, "__kwdefaults__", {"poll_seconds": 0.05})
     every = write_logs(3)
     with freshener() as running:
         eventually(lambda: running.status().last_run, "the first run")

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexer.outcome import Outcome
+from indexer.session_work import Outcome
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import FIXTURES, codex_path, lay_out

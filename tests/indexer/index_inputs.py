@@ -13,10 +13,10 @@ from pathlib import Path
 import apsw
 import numpy as np
 
-from indexer.database import immediate
 from indexer.export import Piece, export_path, is_export
 from indexer.pipeline import document_of
 from indexer.safe_files import index_root
+from indexer.sqlite_tools import write_transaction
 from indexer.store.base import Document, Reading
 from indexer.store.damage import read_only
 from indexer.store.sqlite import Store
@@ -82,7 +82,7 @@ def crowd(store, parts: int, rows: int):
     """Store chunks of other projects from row 10,000 on, with random words and vectors. Return the vectors."""
     vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    with immediate(store.db):
+    with write_transaction(store.db):
         for number in range(1000, 1000 + parts):
             store.db.execute("INSERT INTO projects VALUES(?, ?, ?)", (number, f"/crowd/{number}", f"/crowd/{number}"))
             store.db.execute("INSERT INTO parts VALUES(?, ?, 'claude', 0)", (number, number))

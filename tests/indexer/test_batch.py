@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.freshener import Batch
+from indexer.background_indexer import Batch
 
 
 def test_a_log_is_due_when_it_has_been_left_alone_for_a_moment():

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import database, kept_logs, log_changes, masking
+from indexer import kept_logs, log_changes, masking, sqlite_tools
 from indexer.export import export_path
 from indexer.masking import Masked
 from indexer.refresh import complete, erase_owed, read_changes
@@ -230,7 +230,7 @@ def test_a_new_index_owes_nothing(store):
 
 
 def test_while_somebody_reads_what_was_there_before_it_is_owed_and_done_at_the_next_occasion(store, monkeypatch):
-    monkeypatch.setattr(database, "PATIENCE_MILLISECONDS", 10)
+    monkeypatch.setattr(sqlite_tools, "PATIENCE_MILLISECONDS", 10)
     log = claude_log(ONE, "/work/a", f"the key is {SECRET}", "fine")
     run(store)
     reader = apsw.Connection(str(index_db()))
@@ -265,7 +265,7 @@ def test_a_full_disk_leaves_it_owed(store, monkeypatch):
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "immediate", full)
+        patch.setattr(sqlite_tools, "write_transaction", full)
         assert not run(store).erased
     assert run(store).erased
 

@@ -188,7 +188,7 @@ def moment(event, _):
 sys.addaudithook(moment)
 for file in READERS["claude"].discover():
     kept_logs.keep(file, READERS["claude"].id_of(file.path), READERS["claude"])
-kept_logs._let_go(())
+kept_logs._remove_oldest(())
 """
 
 
@@ -219,7 +219,7 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
 def keep_again() -> None:
     (file,) = READERS["claude"].discover()
     kept_logs.keep(file, ONE, READERS["claude"])
-    kept_logs._let_go(())
+    kept_logs._remove_oldest(())
 
 
 def test_copying_everything_is_done_in_pieces_that_come_to_an_end(store, monkeypatch):

@@ -14,8 +14,8 @@ from indexer import kept_logs, log_changes
 from indexer.export import export_path
 from indexer.log_changes import Report, named_logs
 from indexer.refresh import complete, read_named
+from indexer.run_triggers import Watcher
 from indexer.safe_files import index_db, state_home
-from indexer.schedule import Watcher
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session, Turn
@@ -231,7 +231,7 @@ def test_a_session_is_found_again_from_its_copy_when_file_and_index_are_gone(sto
 def test_a_copy_that_was_let_go_of_is_not_made_again_before_its_session_changes(store, shelf, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_MEGABYTES", "0")
     index(store, shelf)
-    kept_logs._let_go(())
+    kept_logs._remove_oldest(())
     as_file = []
     monkeypatch.setattr(shelf, "as_file", as_file.append)
     index(store, shelf)

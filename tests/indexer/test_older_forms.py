@@ -9,7 +9,7 @@ import apsw
 import orjson
 import pytest
 
-from indexer import state
+from indexer import state_db
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from indexer.store.damage import open_sound
@@ -155,13 +155,13 @@ def test_a_program_of_an_older_form_that_has_the_index_open_cannot_write_its_row
 
 
 def age_state(changes: str) -> None:
-    with closing(apsw.Connection(str(state.path()))) as db:
+    with closing(apsw.Connection(str(state_db.path()))) as db:
         db.execute(f"{changes}; PRAGMA application_id = 0")
 
 
 def test_a_state_database_of_an_older_form_keeps_what_it_has_and_gets_the_rest():
-    state.change("INSERT INTO forgotten VALUES ('claude', ?, '2026-11-26')", ONE)
-    state.change("INSERT INTO repositories VALUES ('/work/a', 'k', '[]', 'r', 'h', 'l', 'p', 0, 'c', 'm')")
+    state_db.change("INSERT INTO forgotten VALUES ('claude', ?, '2026-11-26')", ONE)
+    state_db.change("INSERT INTO repositories VALUES ('/work/a', 'k', '[]', 'r', 'h', 'l', 'p', 0, 'c', 'm')")
     age_state(
         "DROP TABLE verdicts; DROP TABLE marks; DROP TABLE pulled; ALTER TABLE repositories DROP COLUMN made;"
         "CREATE TABLE pulled (id TEXT PRIMARY KEY, path TEXT NOT NULL, agent TEXT NOT NULL, root TEXT NOT NULL,"
@@ -171,10 +171,10 @@ def test_a_state_database_of_an_older_form_keeps_what_it_has_and_gets_the_rest()
         " NULL, NULL, 3)"
     )
 
-    assert [] == state.rows("SELECT * FROM verdicts")
-    assert [(ONE,)] == state.rows("SELECT session_id FROM forgotten")
-    assert [("k", "")] == state.rows("SELECT key, made FROM repositories")
-    ((written, before),) = state.rows("SELECT written, count_before FROM pulled")
+    assert [] == state_db.rows("SELECT * FROM verdicts")
+    assert [(ONE,)] == state_db.rows("SELECT session_id FROM forgotten")
+    assert [("k", "")] == state_db.rows("SELECT key, made FROM repositories")
+    ((written, before),) = state_db.rows("SELECT written, count_before FROM pulled")
     assert (["d", "k"], "/p", 3) == (orjson.loads(written)["records"][0], orjson.loads(written)["path"], before)
 
 
@@ -188,4 +188,4 @@ def test_what_was_forgotten_and_handed_over_before_there_was_a_state_database_is
 
     with open_sound(index_db()) as store:
         assert [TWO] == [row.session_id for row in store.find_sessions("")]
-    assert [(TWO, 0, "codex", "claude", ONE, "m1")] == state.rows("SELECT * FROM handovers")
+    assert [(TWO, 0, "codex", "claude", ONE, "m1")] == state_db.rows("SELECT * FROM handovers")

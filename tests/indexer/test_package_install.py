@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from indexer import errors
-from indexer.errors import adding, packages_of
+from indexer.errors import install_command, packages_of
 
 
 @pytest.fixture
@@ -32,27 +32,29 @@ def root(tmp_path, monkeypatch):
 def test_uv_installs_its_tool_again_with_the_package(root, receipt, source):
     (root / "uv-receipt.toml").write_text(receipt)
 
-    assert f"uv tool install --with sentence-transformers {source}" == adding("sentence-transformers")
+    assert f"uv tool install --with sentence-transformers {source}" == install_command("sentence-transformers")
 
 
 def test_uv_chooses_the_pytorch_that_fits_the_machine(root):
     (root / "uv-receipt.toml").write_text('[tool]\nrequirements = [{ name = "smart-fork", directory = "/src" }]\n')
 
-    assert "uv tool install --torch-backend auto --with 'torch<3' /src" == adding("torch<3")
+    assert "uv tool install --torch-backend auto --with 'torch<3' /src" == install_command("torch<3")
 
 
 def test_pipx_injects_it(root):
     (root / "pipx_metadata.json").write_text("{}")
 
-    assert "pipx inject smart-fork sentence-transformers" == adding("sentence-transformers")
+    assert "pipx inject smart-fork sentence-transformers" == install_command("sentence-transformers")
 
 
 def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
     monkeypatch.setattr(errors, "find_spec", lambda name: name)
-    assert f"{shlex.quote(sys.executable)} -m pip install sentence-transformers" == adding("sentence-transformers")
+    assert f"{shlex.quote(sys.executable)} -m pip install sentence-transformers" == install_command(
+        "sentence-transformers"
+    )
 
     monkeypatch.setattr(errors, "find_spec", lambda _: None)
-    assert f"uv pip install --python {shlex.quote(sys.executable)} sentence-transformers" == adding(
+    assert f"uv pip install --python {shlex.quote(sys.executable)} sentence-transformers" == install_command(
         "sentence-transformers"
     )
 
@@ -65,6 +67,6 @@ def test_an_extra_is_added_by_its_packages_whatever_has_installed_us(root):
         one.split("<")[0] for one in packages
     }
     (root / "uv-receipt.toml").write_text('[tool]\nrequirements = [{ name = "smart-fork", directory = "/src" }]\n')
-    assert adding(*packages).startswith("uv tool install --with 'pgvector<1,>=0.4' --with ")
-    assert adding(*packages).endswith(" /src")
+    assert install_command(*packages).startswith("uv tool install --with 'pgvector<1,>=0.4' --with ")
+    assert install_command(*packages).endswith(" /src")
     assert ("smart-fork[nothing]",) == packages_of("nothing")

@@ -120,19 +120,19 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_few_logs_start_no_process_and_many_start_one_for_each_further_processor(logs, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    assert 0 == parallel_reading._worth(logs)
+    assert 0 == parallel_reading._wanted(logs)
     many = [file._replace(size=parallel_reading.MIN_BYTES // 4) for file in logs]
-    assert 1 == parallel_reading._worth(many)
-    assert 0 == parallel_reading._worth(many[:1])
+    assert 1 == parallel_reading._wanted(many)
+    assert 0 == parallel_reading._wanted(many[:1])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert 0 == parallel_reading._worth(many)
+    assert 0 == parallel_reading._wanted(many)
 
 
 @pytest.mark.thorough
 def test_an_index_is_the_same_however_many_have_read_for_it(logs, monkeypatch):
     def index(number):
-        monkeypatch.setattr(parallel_reading, "_worth", lambda _: number)
+        monkeypatch.setattr(parallel_reading, "_wanted", lambda _: number)
         store, report = Store(index_db()), Report()
         try:
             read_logs(store, READERS, changed_logs(store, READERS, report), report)

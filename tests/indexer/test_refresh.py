@@ -11,7 +11,7 @@ import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer import refresh
-from indexer.freshener import Freshener
+from indexer.background_indexer import BackgroundIndexer
 from indexer.locks import IndexBusyError, give_way, only_writer
 from indexer.log_changes import Report
 from indexer.pipeline import embed_waiting
@@ -173,7 +173,7 @@ def test_the_current_project_is_embedded_first(store, monkeypatch):
 
 def test_the_indexer_of_a_process_embeds_the_project_of_whoever_asked_last_first(store):
     embedder = HashEmbedder()
-    indexer = Freshener(READERS, embedder, IntervalTrigger(hours=1))  # not started: its work is done here
+    indexer = BackgroundIndexer(READERS, embedder, IntervalTrigger(hours=1))  # not started: its work is done here
     for folder in ("here", "other"):
         logs(1, f"/work/{folder}")
     read_changes(store, READERS, None, 9)
@@ -188,8 +188,8 @@ def test_the_indexer_of_a_process_embeds_the_project_of_whoever_asked_last_first
 
 def test_the_indexer_of_a_process_embeds_what_the_words_of_a_question_find_before_all_else(store, monkeypatch):
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
-    monkeypatch.setattr("indexer.freshener.PIECE_SECONDS", 0.0)
-    indexer = Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1))  # not started: its work is done here
+    monkeypatch.setattr("indexer.background_indexer.PIECE_SECONDS", 0.0)
+    indexer = BackgroundIndexer(READERS, HashEmbedder(), IntervalTrigger(hours=1))  # not started: its work is done here
     logs(3, "/work/here")
     logs(3, "/work/other")
     read_changes(store, READERS, None, 9)

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from indexer.log_changes import Report
-from indexer.runs import FailedLog, LastRun, announce, ended_run, keep_run, moment, next_run, recorded
+from indexer.runs import FailedLog, LastRun, announce, ended_run, json_time, keep_run, next_run, recording_run
 from indexer.safe_files import index_db
 from indexer.store.damage import open_sound
 
 NOW = datetime.now(UTC)
-LATER = moment(NOW + timedelta(hours=1))
+LATER = json_time(NOW + timedelta(hours=1))
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_nothing_is_told_before_the_first_run(store):
 
 def test_what_a_run_did_and_what_it_could_not(store):
     report = Report(files=3, read=2, embedded=7, failed={f"log-{number}": "odd" for number in range(30)})
-    keep_run(store, ended_run(moment(NOW), 1.5, "completed", report))
+    keep_run(store, ended_run(json_time(NOW), 1.5, "completed", report))
 
     told = LastRun.of(store)
 
@@ -41,14 +41,14 @@ def test_what_a_run_did_and_what_it_could_not(store):
 
 
 def test_a_run_that_fails_says_why_and_fails_all_the_same(store):
-    with pytest.raises(RuntimeError), recorded(store, Report(), unless=KeyError):
+    with pytest.raises(RuntimeError), recording_run(store, Report(), unless=KeyError):
         raise RuntimeError("the disk is full")
 
     assert ("failed", "the disk is full") == (LastRun.of(store).outcome, LastRun.of(store).error)
 
 
 def test_a_run_that_another_process_makes_unneeded_leaves_no_trace(store):
-    with pytest.raises(KeyError), recorded(store, Report(), unless=KeyError):
+    with pytest.raises(KeyError), recording_run(store, Report(), unless=KeyError):
         raise KeyError
 
     assert LastRun.of(store) is None
@@ -69,7 +69,7 @@ def test_the_next_run_counts_for_as_long_as_its_process_lives(store):
 
 
 def test_a_run_that_should_have_been_is_no_next_one(store):
-    announce(store, moment(NOW - timedelta(seconds=1)))
+    announce(store, json_time(NOW - timedelta(seconds=1)))
 
     assert next_run(store, NOW) is None
 

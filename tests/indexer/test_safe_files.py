@@ -134,5 +134,5 @@ def test_files_are_written_in_one_place():
 
     # What a hook notes it makes once, and what it imports each prompt waits for. SQLite writes the state, and a program of
     # PostgreSQL a backup.
-    others = {"indexer/state.py", "smart_fork/hooks/hints.py", "smart_fork/team/server/backup.py"}
+    others = {"indexer/state_db.py", "smart_fork/hooks/hints.py", "smart_fork/team/server/backup.py"}
     assert {"indexer/safe_files.py", *others} == places

@@ -50,7 +50,7 @@ def absent(monkeypatch, tmp_path):
     @contextmanager
     def absent():
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "loadable", lambda: tmp_path / "vec0")
+            patch.setattr(schema, "extension_path", lambda: tmp_path / "vec0")
             yield
 
     return absent
@@ -74,7 +74,7 @@ def test_nothing_else_can_be_loaded_into_a_connection_afterwards(store):
 
 def test_a_file_that_is_none_of_this_system_is_told_with_the_next_step(store, monkeypatch, tmp_path):
     (tmp_path / "vec0.so").write_bytes(b"of another processor")
-    monkeypatch.setattr(schema, "loadable", lambda: tmp_path / "vec0.so")
+    monkeypatch.setattr(schema, "extension_path", lambda: tmp_path / "vec0.so")
     with closing(apsw.Connection(":memory:")) as db, pytest.raises(schema.VectorsUnavailableError) as told:
         schema.load_vectors(db)
     assert str(told.value).startswith("sqlite-vec cannot be loaded: ")

@@ -3,8 +3,8 @@
 import apsw
 import pytest
 
-from indexer.database import immediate
 from indexer.project import Project
+from indexer.sqlite_tools import write_transaction
 from indexer.store import queries, schema
 from indexer.store.base import Reading, Scope
 from indexer.store.schema import FORM
@@ -73,7 +73,7 @@ def test_what_is_no_database_is_refused(tmp_path):
 
 def test_a_commit_that_fails_leaves_no_open_transaction(store):
     store.db.execute("CREATE TABLE child(parent REFERENCES chunks(id) DEFERRABLE INITIALLY DEFERRED)")
-    with pytest.raises(apsw.ConstraintError), immediate(store.db):
+    with pytest.raises(apsw.ConstraintError), write_transaction(store.db):
         store.db.execute("INSERT INTO child VALUES(99)")
 
     assert save(store, session_of("hi"))
@@ -411,7 +411,7 @@ def test_what_a_log_had_is_erased_where_it_was_rewritten_and_not_where_it_has_gr
 def test_a_repository_that_moved_is_known_by_a_commit_that_is_here(store, monkeypatch, head, inside):
     save(store, session_of("hi", cwd="/old/shop"))
     monkeypatch.setattr(queries, "head_of", {"/old/shop": head}.get)
-    monkeypatch.setattr(queries, "known", lambda _, heads: {"abc", ""}.intersection(heads))
+    monkeypatch.setattr(queries, "known_objects", lambda _, heads: {"abc", ""}.intersection(heads))
     monkeypatch.setattr(Project, "all_places", ())
 
     scope = store.scope(Project("/new/shop/.git", "/new/shop", git=True), ("claude",), automated=True)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from indexer.database import immediate
+from indexer.sqlite_tools import write_transaction
 from indexer.store import vectors
 from indexer.store.base import Scope
 from indexer.store.sqlite import Store
@@ -33,7 +33,7 @@ def store(tmp_path):
 def keep(store, vectors) -> None:
     """Store one chunk of part 1 for each vector, numbered from 1."""
     store.use_model("m", len(vectors[0]))
-    with immediate(store.db):
+    with write_transaction(store.db):
         store.db.execute("INSERT INTO projects VALUES(1, '/p', '/p'); INSERT INTO parts VALUES(1, 1, 'claude', 0)")
         for row in range(1, len(vectors) + 1):
             store.db.execute("INSERT INTO chunks VALUES(?, 1, ?, 'text', 0)", (row, b"%d" % row))
@@ -181,7 +181,7 @@ def test_a_session_that_grows_for_ever_takes_no_more_room_than_its_vectors(store
 
 
 def let_go(store, rows) -> None:
-    with immediate(store.db):
+    with write_transaction(store.db):
         vectors.remove(store.db, rows)
         store.db.executemany("UPDATE chunks SET block = 0 WHERE id = ?", [(row,) for row in rows])
 
@@ -219,7 +219,7 @@ def test_vectors_of_another_length_are_neither_kept_nor_compared(store):
 
 @pytest.mark.slow
 def test_programs_that_are_started_do_not_inherit_the_number_of_threads():
-    script = "import os, indexer.arrays; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    script = "import os, indexer.one_thread_numpy; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
     without = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
     for environment, kept in ((without, "None"), (without | {"OPENBLAS_NUM_THREADS": "3"}, "3")):
         done = subprocess.run(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer import schedule
-from indexer.schedule import Watcher
+from indexer import run_triggers
+from indexer.run_triggers import Watcher
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.index_inputs import append, claude_log, codex_log
 
@@ -152,7 +152,7 @@ def test_where_the_system_cannot_notify_the_logs_are_looked_at_again_and_again(w
     def no_watches(folders):
         raise OSError("OS file watch limit reached")
 
-    monkeypatch.setattr(schedule, "_watching", no_watches)
+    monkeypatch.setattr(run_triggers, "_watching", no_watches)
     claude_log(ONE, "/work/a", "question")
     seen = watched(poll_seconds=0.01)
     seen.until(None)
@@ -163,15 +163,15 @@ def test_where_the_system_cannot_notify_the_logs_are_looked_at_again_and_again(w
 
 
 def test_where_the_system_could_not_notify_it_is_asked_to_again(watched, monkeypatch, caplog):
-    real, failing = schedule._watching, [OSError("OS file watch limit reached")] * 2
+    real, failing = run_triggers._watching, [OSError("OS file watch limit reached")] * 2
 
     def no_watches(folders):
         if failing:
             raise failing.pop()
         return real(folders)
 
-    monkeypatch.setattr(schedule, "_watching", no_watches)
-    monkeypatch.setattr(schedule, "POLLING_SECONDS", 0.0)
+    monkeypatch.setattr(run_triggers, "_watching", no_watches)
+    monkeypatch.setattr(run_triggers, "POLLING_SECONDS", 0.0)
     log = claude_log(ONE, "/work/a", "question")
     seen = watched(poll_seconds=0.01)
     append(log, b"{}\n")
@@ -181,14 +181,14 @@ def test_where_the_system_could_not_notify_it_is_asked_to_again(watched, monkeyp
 
 
 def test_a_folder_that_goes_before_it_is_watched_does_not_end_the_watching(watched, monkeypatch, caplog):
-    real, failing = schedule._watching, [FileNotFoundError("gone")]
+    real, failing = run_triggers._watching, [FileNotFoundError("gone")]
 
     def vanished(folders):
         if failing:
             raise failing.pop()
         return real(folders)
 
-    monkeypatch.setattr(schedule, "_watching", vanished)
+    monkeypatch.setattr(run_triggers, "_watching", vanished)
     log = claude_log(ONE, "/work/a", "question")
     seen = watched()
     append(log, b"{}\n")
@@ -203,7 +203,9 @@ def test_names_without_symbolic_links_are_those_of_the_logs(home, tmp_path):
     watcher = Watcher(READERS, lambda _: None)
     resolved = str((tmp_path / "elsewhere/projects/-work-a").resolve() / "x.jsonl")
 
-    named = schedule._logs({resolved, "/elsewhere/y.jsonl"}, schedule._names(set(watcher._folders())), watcher._endings)
+    named = run_triggers._logs(
+        {resolved, "/elsewhere/y.jsonl"}, run_triggers._names(set(watcher._folders())), watcher._endings
+    )
 
     assert {str(home / ".claude/projects/-work-a/x.jsonl")} == named
 

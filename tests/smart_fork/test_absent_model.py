@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexer import embedder, state
+from indexer import embedder, state_db
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.shared_embedder import SharedEmbedder
@@ -96,9 +96,9 @@ def test_other_settings_another_model_or_an_hour_and_it_is_looked_for_again(worl
     assert (2, 2) == (again(), again())
     monkeypatch.setenv("SMART_FORK_MODEL", "/another/one")
     assert (3, 3) == (again(), again())
-    state.keep("missing model", state.fact("missing model") | {"at": 0})
+    state_db.keep("missing model", state_db.fact("missing model") | {"at": 0})
     assert (4, 4) == (again(), again())
-    state.path().write_bytes(b"this is no database" * 1000)
+    state_db.path().write_bytes(b"this is no database" * 1000)
     assert 5 == again()
 
 
@@ -118,4 +118,4 @@ def test_one_that_can_be_loaded_again_is_not_kept_from_it(home, absent, monkeypa
     monkeypatch.setattr(SentenceTransformerEmbedder, "_from_disk", lambda _: "loaded")
 
     assert "loaded" == SentenceTransformerEmbedder(absent)._load()
-    assert state.fact("missing model") is None
+    assert state_db.fact("missing model") is None

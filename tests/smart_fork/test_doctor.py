@@ -7,7 +7,7 @@ from shutil import rmtree
 
 import pytest
 
-from indexer import state
+from indexer import state_db
 from indexer.safe_files import index_db, state_home
 from smart_fork import doctor
 from smart_fork.agents import AGENTS
@@ -202,15 +202,15 @@ def test_a_state_folder_that_others_can_read_or_nobody_can_write(settled, monkey
 
 
 def test_a_damaged_state_database_is_seen(settled):
-    state.keep("anything", "a value")
-    assert str(state.path()) == checks(settled)["state database"].detail
-    page, whole = 4096, state.path().read_bytes()
-    state.path().write_bytes(whole[:page] + b"\xff" * (len(whole) - page))
+    state_db.keep("anything", "a value")
+    assert str(state_db.path()) == checks(settled)["state database"].detail
+    page, whole = 4096, state_db.path().read_bytes()
+    state_db.path().write_bytes(whole[:page] + b"\xff" * (len(whole) - page))
 
     found = checks(settled)["state database"]
 
     assert not found.ok
-    assert f"move {state.path()} away" in found.next_step
+    assert f"move {state_db.path()} away" in found.next_step
 
 
 def test_a_check_that_breaks_does_not_stop_the_others(settled, monkeypatch):

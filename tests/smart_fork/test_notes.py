@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 import smart_fork
-from indexer import state
+from indexer import state_db
 from indexer.log_changes import add_forgotten
 from indexer.safe_files import index_db, state_home
 from smart_fork.errors import NotFound, Usage
@@ -261,7 +261,7 @@ def test_a_reason_that_has_what_was_cut_out_of_its_session_goes(world, shop, run
 def test_of_a_forgetting_that_is_killed_all_is_done_or_nothing(home):
     seen = set()
     for number in count(1):
-        state.change("DELETE FROM forgotten")
+        state_db.change("DELETE FROM forgotten")
         session_notes.judge("claude", "s" * 8, "dropped", "too slow", source="", tried="2026-11-03")
         child = os.fork()
         if not child:
@@ -269,7 +269,7 @@ def test_of_a_forgetting_that_is_killed_all_is_done_or_nothing(home):
             add_forgotten("claude", "s" * 8, "now")
             os._exit(0)
         ended = os.WTERMSIG(os.waitpid(child, 0)[1])
-        seen.add((bool(state.rows("SELECT * FROM forgotten")), bool(state.rows("SELECT * FROM verdicts"))))
+        seen.add((bool(state_db.rows("SELECT * FROM forgotten")), bool(state_db.rows("SELECT * FROM verdicts"))))
         if not ended:
             break
 
@@ -279,7 +279,7 @@ def test_of_a_forgetting_that_is_killed_all_is_done_or_nothing(home):
 
 def kill_at(number: int) -> None:
     """Have this process killed before its statement of this number."""
-    changing, left = state.changing, iter(range(number, -1, -1))
+    changing, left = state_db.changing, iter(range(number, -1, -1))
 
     class Killing:
         def __init__(self, db) -> None:
@@ -298,7 +298,7 @@ def kill_at(number: int) -> None:
             yield Killing(db)
             Killing(db).execute("SELECT 1")
 
-    state.changing = slowly
+    state_db.changing = slowly
 
 
 def listed(run, *words: str) -> list[str]:  # noqa: F811

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexer import state
+from indexer import state_db
 from indexer.safe_files import private_dir
 from smart_fork import provenance
 
@@ -29,11 +29,11 @@ def test_without_notes_there_are_none_and_looking_makes_no_file(home):
     provenance.forget_handover("made")
 
     assert [] == provenance.handovers()
-    assert not state.path().exists()
+    assert not state_db.path().exists()
 
 
 def test_notes_that_cannot_be_read_are_none(home):
-    private_dir(state.path().parent)
-    state.path().write_bytes(b"this is no database\n" * 1000)
+    private_dir(state_db.path().parent)
+    state_db.path().write_bytes(b"this is no database\n" * 1000)
 
     assert [] == provenance.handovers()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from indexer.project import project_of
-from indexer.repositories import known
+from indexer.repositories import known_objects
 from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.cli.result_list import print_found
 from smart_fork.errors import NotFound
@@ -235,7 +235,7 @@ def test_a_client_cannot_borrow_another_repository_s_commits(world, shop, how):
 def test_a_damaged_index_of_a_pack_has_nothing(shop, content):
     (shop / ".git/objects/pack/pack-x.idx").write_bytes(content)
 
-    assert frozenset() == known(Path(project_of(shop).key), {"e" * 40})
+    assert frozenset() == known_objects(Path(project_of(shop).key), {"e" * 40})
 
 
 def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeypatch):

@@ -22,7 +22,7 @@ RETRY = "add retry with backoff to the uploader"
 @pytest.fixture
 def absent(monkeypatch, tmp_path):
     """From now on."""
-    return lambda: monkeypatch.setattr(schema, "loadable", lambda: tmp_path / "vec0")
+    return lambda: monkeypatch.setattr(schema, "extension_path", lambda: tmp_path / "vec0")
 
 
 def asked(world, shop) -> dict:

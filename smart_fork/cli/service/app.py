@@ -24,10 +24,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from indexer.background_indexer import BackgroundIndexer
 from indexer.default_embedder import configured_embedder
-from indexer.freshener import Freshener
+from indexer.run_triggers import parsed
 from indexer.runs import Freshness
-from indexer.schedule import parsed
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.transcripts.model import AgentName
@@ -270,7 +270,7 @@ class ServiceParts:
         threading.Thread(target=erasure.run_pending, name="erasing", daemon=True).start()
         if Setting.INDEXING.is_on():
             trigger = trigger_of(os.environ.get(Setting.INDEX_CRON))
-            self.model.indexer = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
+            self.model.indexer = BackgroundIndexer(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
             self.model.indexer.start()
         else:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")

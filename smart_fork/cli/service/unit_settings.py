@@ -16,8 +16,8 @@ from pathlib import Path
 import orjson
 
 from indexer.lazy import dataclass
+from indexer.run_triggers import parsed
 from indexer.safe_files import private_dir, replace_file, state_home
-from indexer.schedule import parsed
 from indexer.settings import VARIABLES, Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import Program

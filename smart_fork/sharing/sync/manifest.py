@@ -1,7 +1,7 @@
 """The encrypted files on the remote (the list of synchronized sessions, and each session's records), and their key.
 
 Each file is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose. The
-list contains the digests of the records, which prove that they are unchanged. Its number grows with each change.
+list contains the digests of the records, which prove that they are unchanged, and a version number.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ _AUTHOR = {
 def checked(remote: str) -> str:
     """Check the address of a git remote. Return it, or the absolute path of a remote on this machine.
 
-    Raise `Usage` if the address is no remote's, names a missing directory, contains a password, or could be an option
-    of git.
+    Raise `Usage` if `remote` is not the address of a git remote, names a missing directory, contains a password, or
+    looks like an option of git.
     """
     said = remote.strip()
     hint = "Such as git@example.org:ann/sessions.git, https://example.org/ann/sessions.git or /mnt/stick/sessions.git"

@@ -84,8 +84,8 @@ def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
 def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
     """Update this machine's copies of a remote session, or write one. Return its log; `None` if an agent has it open.
 
-    Content that was cut on the remote is cut out of every copy. A copy that was continued here keeps its own turns, and
-    the new version is written as a second copy.
+    Content that was cut on the remote is cut out of every copy. A copy that was continued on this machine keeps its
+    own turns; the remote's version is then written as a second copy.
     """
     here, untouched = sending.copies(), list[str]()
     for one in _copies_of(source, here):
@@ -247,7 +247,7 @@ class _Run:
         raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
-        """Decrypt the list of sessions on the remote. Without `older`, refuse one from before the last seen one."""
+        """Decrypt the list of sessions on the remote. Without `older`, refuse a list that is older than the last."""
         now, blob = self._settled, fetched.files.get(manifest.NAME, "")
         there = manifest.opened(self._ref.read(blob), self._key) if blob else Manifest()
         self._withdrawn_there = dict(there.withdrawn)

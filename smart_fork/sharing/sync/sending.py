@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from indexer import state
+from indexer import state_db
 from indexer.errors import what_failed
 from indexer.log_changes import VERSION
 from indexer.project import project_of
@@ -23,7 +23,7 @@ from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.project_places import look
-from smart_fork.sharing import replay
+from smart_fork.sharing import round_trip
 from smart_fork.sharing.canonical import TEXT, digest_of
 from smart_fork.sharing.ignore_file import IGNORE_FILE
 from smart_fork.sharing.local_logs import ProjectLogs
@@ -50,7 +50,7 @@ class SyncState:
 
     def keep(self) -> None:
         """Store these settings and this state, in place of the earlier ones."""
-        state.keep(_NAME, asdict(self))
+        state_db.keep(_NAME, asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SyncedCopy:
 
 def sync_state() -> SyncState:
     """Return the stored settings and state of synchronization. Raise `NotFound` if it is not set up here."""
-    said: dict[str, Any] | None = state.fact(_NAME)
+    said: dict[str, Any] | None = state_db.fact(_NAME)
     if said is None:
         raise NotFound("This machine is not set up.", "Run: smart-fork sync setup REMOTE")
     return SyncState(**(said | {"directories": tuple(said["directories"])}))
@@ -77,7 +77,7 @@ def sync_state() -> SyncState:
 
 def is_set_up() -> bool:
     """Return True if synchronization is set up on this machine."""
-    return state.fact(_NAME) is not None
+    return state_db.fact(_NAME) is not None
 
 
 def forget() -> None:
@@ -85,18 +85,18 @@ def forget() -> None:
 
     The notes about copies of remote sessions stay, so that another remote never gets these copies.
     """
-    state.keep(_NAME, None)
+    state_db.keep(_NAME, None)
 
 
 def copies() -> dict[str, SyncedCopy]:
     """Return which sessions on this machine are copies of remote sessions, by session id."""
-    found = state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
+    found = state_db.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
     return {name[len(_COPY) :]: SyncedCopy(**orjson.loads(value)) for name, value in found}
 
 
 def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
     """Note that a session of this machine is a copy of a remote session; with `None`, delete the note."""
-    state.keep(_COPY + session_id, copy and asdict(copy))
+    state_db.keep(_COPY + session_id, copy and asdict(copy))
 
 
 #: A number of sessions that no project reaches.
@@ -174,7 +174,7 @@ def _prepared(session: Session, root: Path, name: str, stamp: str, copy: SyncedC
     out = prepare(session.source_path, session.agent, root)
     if provenance.foreign_among((session.session_id, *(turn.id for turn in out.session.turns))):
         raise NotSent("It has a teammate's messages.", "Take it from the team's server on the other machine.")
-    replay.check_outgoing(out)
+    round_trip.check_outgoing(out)
     return PreparedSession(name, stamp, _entry(out, root), out.records)
 
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, WrongVerb
-from smart_fork.sharing import canonical, replay
+from smart_fork.sharing import canonical, round_trip
 from smart_fork.system.version import own_version
 from smart_fork.team import wire
 from smart_fork.team.records import unpack
@@ -144,7 +144,7 @@ def commit(server: ServerContext, request: Request, person: auth.Person, wanted:
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
-    return push.push(server.database, project, person, checked, readable=replay.read_back)
+    return push.push(server.database, project, person, checked, readable=round_trip.read_back)
 
 
 def branches(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Branch) -> canonical.WireModel:

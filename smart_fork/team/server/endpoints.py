@@ -303,7 +303,7 @@ def _valid(read: Callable[[], V]) -> V:
     try:
         return read()
     except ValidationError as error:
-        raise canonical.refused(error) from None
+        raise canonical.invalid_message(error) from None
 
 
 def project_key(request: Request) -> str:

@@ -169,14 +169,14 @@ def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
     for place in places:
         if known.get(place.first_record) != place.chain_start:
             raise Unshareable("A segment does not begin where the one before it ends.")
-        for state in canonical.states(records[place.digest], place.chain_start):
+        for state in canonical.chain_states(records[place.digest], place.chain_start):
             number += 1
             if number in (wanted.base_count, place.end):
                 known[number] = state
-    if number != wanted.count or canonical.written(state) != wanted.digest:
+    if number != wanted.count or canonical.digest_of_state(state) != wanted.digest:
         raise Unshareable("The records do not match the push's digest.")
     base = known.get(wanted.base_count)
-    if base is None or canonical.written(base) != wanted.base_digest:
+    if base is None or canonical.digest_of_state(base) != wanted.base_digest:
         raise Unshareable("The records of the push do not follow its base.")
 
 
@@ -186,7 +186,7 @@ def _appended(db: Connection, project: MemberProject, person: Person, wanted: Pu
     Return `None` if the session is not in the state that the push expects.
     """
     made = None
-    if wanted.base_count == 0 and wanted.base_digest == canonical.written(canonical.START) and wanted.count:
+    if wanted.base_count == 0 and wanted.base_digest == canonical.digest_of_state(canonical.START) and wanted.count:
         made = _made(db, project, person, wanted)
     row = made
     if made is None and wanted.count > wanted.base_count:  # also one of which all was withdrawn
@@ -259,11 +259,11 @@ def _count(db: Connection, project: MemberProject, person: Person, wanted: Push,
 def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
     """Return the answer to a push of records that the session already has, or raise `Conflict`."""
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
-    if (row["record_count"], canonical.written(row["head_digest"])) == (wanted.count, wanted.digest):
+    if (row["record_count"], canonical.digest_of_state(row["head_digest"])) == (wanted.count, wanted.digest):
         return Pushed(session=sessions.session_info(row), created=False, up_to_date=True)
     raise Conflict(
         f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
         "smart-fork team status shows each alias with its next command.",
         count=row["record_count"],
-        digest=canonical.written(row["head_digest"]),
+        digest=canonical.digest_of_state(row["head_digest"]),
     )

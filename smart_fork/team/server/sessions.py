@@ -89,7 +89,7 @@ def session_info(row: Row) -> SessionInfo:
     own: Row = {
         "project": row["key"],
         **{name: str(row[name]) for name in ("id", "root_id", "parent_id") if row[name]},
-        **{name: canonical.written(row[name]) for name in ("base_digest", "head_digest")},
+        **{name: canonical.digest_of_state(row[name]) for name in ("base_digest", "head_digest")},
         "visibility": VISIBILITIES[row["visibility"]],
         "tags": tuple(row["tags"]),
         "meta": Meta.model_validate(row["meta"], strict=False),
@@ -350,7 +350,7 @@ def _there(
     row = readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
         return Pushed(session=session_info(row), created=False, up_to_date=True)
-    head = canonical.written(row["head_digest"])
+    head = canonical.digest_of_state(row["head_digest"])
     raise Conflict("Another session has that id.", count=row["record_count"], digest=head)
 
 

@@ -16,9 +16,9 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.rows import DictRow
 
-from indexer.arrays import np
 from indexer.default_embedder import DIMENSIONS
-from indexer.outcome import Outcome
+from indexer.one_thread_numpy import np
+from indexer.session_work import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable, bigrams
 from smart_fork.team.server.database import Connection
 

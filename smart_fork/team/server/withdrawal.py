@@ -283,7 +283,7 @@ def _advanced(row: Row) -> Conflict:
         "The session changed after the plan.",
         "Try again: the new plan uses the current session.",
         count=row["record_count"],
-        digest=canonical.written(row["head_digest"]),
+        digest=canonical.digest_of_state(row["head_digest"]),
     )
 
 

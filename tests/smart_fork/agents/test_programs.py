@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import state
+from indexer import state_db
 from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ProgramMissing
@@ -208,6 +208,6 @@ def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_f
     assert not later()
     Program.keep()  # what it cannot do is asked again
     assert not later()
-    state.path().write_bytes(b"this is no database" * 1000)
+    state_db.path().write_bytes(b"this is no database" * 1000)
     assert not later()
     Program.keep()

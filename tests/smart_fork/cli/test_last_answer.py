@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexer import state
+from indexer import state_db
 from smart_fork.cli import last_answer, quick_answers
 from tests.smart_fork.answers import a_hit
 from tests.smart_fork.cli.test_fan_out import DONE, RETRY, forked, two  # noqa: F401 - fixtures
@@ -67,7 +67,7 @@ def test_a_number_before_a_prompt_forks_that_result(run, two, forked, terminal):
 def test_an_answer_that_is_not_the_last_one_here_is_refused(run, forked, terminal, change, says):  # noqa: F811
     last_answer.remember([a_hit()])
     name = f"last answer {TERMINAL}"
-    state.keep(name, state.fact(name) | change)
+    state_db.keep(name, state_db.fact(name) | change)
 
     done = run("fork", "1", "go on")
 

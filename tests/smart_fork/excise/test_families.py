@@ -36,7 +36,7 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.erasure import forget
-from smart_fork.excise.transcript import load_numbered
+from smart_fork.excise.lookup import load_numbered
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from indexer import kept_logs, state
+from indexer import kept_logs, state_db
 from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
@@ -49,7 +49,7 @@ def holders(home: Path) -> list[Path]:
 
 
 def numbers(session_id: str) -> str:
-    from smart_fork.excise.transcript import load_numbered, locate_transcript
+    from smart_fork.excise.lookup import load_numbered, locate_transcript
 
     session = load_numbered("auto", locate_transcript(session_id))
     found = [
@@ -180,7 +180,7 @@ def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, 
     note.unlink()
     assert 0 == run("index", "run").code
     assert ([], True) == (holders(world.home), check(first)["ok"])
-    assert [] == state.rows("SELECT * FROM owed_erasures")
+    assert [] == state_db.rows("SELECT * FROM owed_erasures")
 
 
 def test_why_a_branch_could_not_be_cut_is_said(world, shop, monkeypatch):

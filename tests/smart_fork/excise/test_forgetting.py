@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import smart_fork
-from indexer import kept_logs, state
+from indexer import kept_logs, state_db
 from indexer.locks import only_writer
 from indexer.log_changes import forgotten
 from indexer.safe_files import index_db, state_home
@@ -78,7 +78,7 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
     assert session_id not in world.ids(SECRET, shop)
     assert b"zanzibarquokka" not in everything_of_ours()
     assert session_id not in {one.session_id for one in list_recent("both", str(shop), 9).sessions}
-    assert 0o600 == state.path().stat().st_mode & 0o777
+    assert 0o600 == state_db.path().stat().st_mode & 0o777
 
 
 def test_nothing_of_it_is_left_in_the_log_of_an_index_that_others_have_open(session_id):
@@ -168,7 +168,7 @@ def test_while_another_process_indexes_nothing_is_forgotten(session_id, monkeypa
 
 def test_a_list_that_cannot_be_read_lets_nothing_be_indexed(session_id, world, shop):
     smart_fork.forget(session_id)
-    path = state.path()
+    path = state_db.path()
     path.rename(path.with_name("hidden"))
     path.mkdir()
     world.claude(shop, "a new question", DONE)

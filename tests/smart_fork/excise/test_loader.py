@@ -39,7 +39,7 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
-from smart_fork.excise.transcript import load_numbered, locate_transcript, parse_ranges
+from smart_fork.excise.lookup import load_numbered, locate_transcript, parse_ranges
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
 from tests.support.cases import parametrize_subtests, thorough_except_first

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 import smart_fork
-from indexer import database, kept_logs, state
+from indexer import kept_logs, sqlite_tools, state_db
 from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
@@ -314,16 +314,16 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
         with pytest.raises(KeyboardInterrupt):
             cut_secret(world, session_id)
     assert END in everything()
-    assert not any(SECRET in facts for (facts,) in state.rows("SELECT facts FROM owed_erasures"))
+    assert not any(SECRET in facts for (facts,) in state_db.rows("SELECT facts FROM owed_erasures"))
     indexed()
     assert erasing.run_pending()
 
     assert END not in everything()
-    assert [] == state.rows("SELECT * FROM owed_erasures")
+    assert [] == state_db.rows("SELECT * FROM owed_erasures")
 
 
 def test_what_others_still_read_is_said_to_be_left(world, session_id, monkeypatch):
-    monkeypatch.setattr(database, "PATIENCE_MILLISECONDS", 10)
+    monkeypatch.setattr(sqlite_tools, "PATIENCE_MILLISECONDS", 10)
     reader = apsw.Connection(str(index_db()))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM chunks").fetchone()
@@ -383,10 +383,10 @@ class TestCommands:
         with monkeypatch.context() as patch:
             patch.setattr(erasing, "erase", lambda *_: False)
             cut_secret(world, session_id)
-        assert state.rows("SELECT * FROM owed_erasures")
+        assert state_db.rows("SELECT * FROM owed_erasures")
         assert 0 == run("index", "run").code
 
-        assert [] == state.rows("SELECT * FROM owed_erasures")
+        assert [] == state_db.rows("SELECT * FROM owed_erasures")
 
 
 def test_the_snapshots_of_a_session_are_found_by_the_beginning_of_its_id(world, session_id):
@@ -426,7 +426,7 @@ def test_an_index_that_cannot_be_used_while_something_is_cut_is_erased_when_it_c
         store.db.pragma("user_version", 999)  # as a newer version has left it
     done = cut_secret(world, session_id)
     assert (False, False) == (done["index"]["updated"], done["erased"])
-    assert state.rows("SELECT * FROM owed_erasures")
+    assert state_db.rows("SELECT * FROM owed_erasures")
     with apsw.Connection(str(index_db())) as db:
         db.pragma("user_version", known)
     indexed()

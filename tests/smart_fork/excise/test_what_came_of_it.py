@@ -12,7 +12,7 @@ from indexer import kept_logs
 from indexer.export import export_path
 from indexer.safe_files import index_db
 from smart_fork.excise import Request, check, cut
-from smart_fork.excise.transcript import load_auto
+from smart_fork.excise.lookup import load_auto
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_following import SECRET, holders, indexed, numbers
 from tests.smart_fork.session_family import branch

@@ -18,9 +18,9 @@ from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.cuts import cutter as lines_of_cuts
 from smart_fork.agents.cuts.transcript import is_fixed_field, searchable_texts
-from smart_fork.excise import Request, check, cut, rollback, text_search
+from smart_fork.excise import Request, check, cut, cut_words, rollback
 from smart_fork.excise.cutting import cut as cut_out
-from smart_fork.excise.transcript import load_for_cut
+from smart_fork.excise.lookup import load_for_cut
 from smart_fork.excise.verification import cut_text_of
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_propagation import indexed
@@ -210,14 +210,14 @@ def test_a_preview_says_what_it_would_say_of_the_whole_masked_text(secret):
 
 def test_a_file_without_a_word_is_not_parted_into_its_words(tmp_path, monkeypatch):
     parted: list[int] = []
-    word = text_search._LONG_WORD
+    word = cut_words._LONG_WORD
     counting = SimpleNamespace(findall=lambda text: [parted.append(len(text)), word.findall(text)][1])
-    monkeypatch.setattr(text_search, "_LONG_WORD", counting)
+    monkeypatch.setattr(cut_words, "_LONG_WORD", counting)
     file = tmp_path / "index.db"
     file.write_bytes(b"tambor roklit swordfish77zqx " * 10_000)
-    assert text_search.words_at(file, frozenset({"velkan"})) == set()
+    assert cut_words.words_at(file, frozenset({"velkan"})) == set()
     assert parted == []
-    assert text_search.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
+    assert cut_words.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
     assert parted
 
 

@@ -12,7 +12,7 @@ import pytest
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from indexer.transcripts.actions import lines_by
-from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting
+from indexer.transcripts.line_hashes import comparable_lines, hashing_lines, line_hashes
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding.code_lines import touched_by
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -415,5 +415,5 @@ def test_the_command_names_the_share_and_the_fork(world, shop, run):  # noqa: F8
 def test_each_form_of_an_edit_has_the_lines_that_it_adds(name, given):
     key = b"k" * 16
     assert lines_by(name, given) == ()
-    with noting(key):
+    with hashing_lines(key):
         assert lines_by(name, given) == tuple(line_hashes(comparable_lines("the new line"), key))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.outcome import Edits
+from indexer.session_work import Edits
 from smart_fork.errors import ProgramFailed
 from smart_fork.finding.fork_suitability import drifts
 from smart_fork.repository.git import Repository

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from indexer.outcome import MAX_STEPS
 from indexer.safe_files import index_db
+from indexer.session_work import MAX_STEPS
 from indexer.store.sqlite import Store
 from smart_fork.errors import Usage
 from smart_fork.finding.error_fixes import Signs

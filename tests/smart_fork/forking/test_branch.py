@@ -203,7 +203,7 @@ def test_a_conversation_without_an_answer_cannot_be_branched(claude_session, hom
 )
 def test_an_id_that_is_none_is_refused_before_anything_is_looked_at(reference, monkeypatch):
     """B-020."""
-    monkeypatch.setattr(branching.sessions, "locate", lambda _: pytest.fail("looked"))
+    monkeypatch.setattr(branching.session_lookup, "locate", lambda _: pytest.fail("looked"))
     with pytest.raises(Usage, match="Invalid source sessionId"):
         branch(reference)
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from indexer.outcome import Outcome, edits_of, known_files
 from indexer.safe_files import state_home
+from indexer.session_work import Outcome, edits_of, known_files
 from smart_fork import provenance
 from smart_fork.agents.request_fields import Options
 from smart_fork.excise.answer import CutRequest as Request

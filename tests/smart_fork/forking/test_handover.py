@@ -16,7 +16,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.excise.transcript import locate_transcript
+from smart_fork.excise.lookup import locate_transcript
 from smart_fork.finding import session_lookup
 from smart_fork.forking.copies import is_others
 from smart_fork.forking.handover import _shortened, handover

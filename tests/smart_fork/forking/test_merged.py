@@ -13,7 +13,7 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut
 from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
-from smart_fork.excise.transcript import load_with_tool
+from smart_fork.excise.lookup import load_with_tool
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexer.outcome import Outcome
+from indexer.session_work import Outcome
 from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch

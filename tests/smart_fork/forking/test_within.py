@@ -18,7 +18,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
-from smart_fork.excise.transcript import load_with_tool
+from smart_fork.excise.lookup import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.budget_choice import Chooser, within
 from smart_fork.forking.budget_parts import costs

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from indexer.masking.alternate_readings import INVISIBLE
-from indexer.outcome import Outcome
+from indexer.session_work import Outcome
 from indexer.store.base import Holding
 from smart_fork.agents import AGENTS
 from smart_fork.finding.index_refresh import Engine

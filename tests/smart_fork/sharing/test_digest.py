@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import Unshareable
-from smart_fork.sharing.canonical import NOTHING, START, digest_of, state_after, state_of, states, written
+from smart_fork.sharing.canonical import NOTHING, START, chain_states, digest_of, digest_of_state, state_after, state_of
 
 RECORDS = st.lists(st.binary(max_size=20), max_size=10)
 
@@ -30,12 +30,12 @@ def test_the_digest_of_two_records_is_as_it_is_written_down():
 def test_a_digest_is_gone_on_with_from_any_record(records, cut):
     half = state_after(records[:cut])
 
-    assert digest_of(records) == written(state_after(records[cut:], half))
+    assert digest_of(records) == digest_of_state(state_after(records[cut:], half))
 
 
 @given(RECORDS)
 def test_each_state_is_the_one_after_so_many_records(records):
-    assert [state_after(records[: end + 1]) for end in range(len(records))] == list(states(records))
+    assert [state_after(records[: end + 1]) for end in range(len(records))] == list(chain_states(records))
 
 
 @given(RECORDS)

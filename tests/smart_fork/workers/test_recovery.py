@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.runs import born
+from indexer.runs import start_time
 from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.system.processes import Processes
@@ -246,5 +246,5 @@ def test_a_server_reconciles_what_there_is_and_minds_nothing_that_is_not(home, r
 
 
 def test_when_a_process_began_is_known(sleeper):
-    assert abs(born(sleeper.pid) - time.time()) < 60
-    assert born(2**22 + 1) is None
+    assert abs(start_time(sleeper.pid) - time.time()) < 60
+    assert start_time(2**22 + 1) is None

@@ -21,7 +21,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.erasure import forget
-from smart_fork.excise.transcript import load_numbered, locate_transcript, numbered_turns
+from smart_fork.excise.lookup import load_numbered, locate_transcript, numbered_turns
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.copies import brought_back, write_branch

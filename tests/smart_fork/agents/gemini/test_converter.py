@@ -11,7 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.replay import read_back
+from smart_fork.sharing.round_trip import read_back
 from tests.indexer.transcripts.records import FIXTURES, read_gemini
 from tests.smart_fork.sharing.test_portable_records import NEW, session_of
 from tests.support.cases import parametrize_subtests

@@ -13,7 +13,7 @@ from smart_fork.agents.opencode.session_reader import document_at
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.replay import read_back
+from smart_fork.sharing.round_trip import read_back
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
 from tests.support.cases import parametrize_subtests, thorough_except_first
 

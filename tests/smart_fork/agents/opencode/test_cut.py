@@ -18,7 +18,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import branch, cut, rollback
-from smart_fork.excise.transcript import load_with_tool
+from smart_fork.excise.lookup import load_with_tool
 from smart_fork.excise.verification import check
 from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT, change, make, program
 from tests.support import forkserver

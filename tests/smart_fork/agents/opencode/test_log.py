@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.freshener import check_prerequisites
+from indexer.background_indexer import check_prerequisites
 from indexer.log_changes import Report, changed_logs
 from indexer.refresh import complete
 from indexer.safe_files import index_db

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import uvicorn
 
-from indexer import state
+from indexer import state_db
 from smart_fork.cli.main import main
 from smart_fork.team import stored_logins
 from smart_fork.team.server import auth
@@ -131,7 +131,7 @@ class TeamMachine:
     def state(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of this machine's state database."""
         with self.here():
-            return state.rows(query, *values)
+            return state_db.rows(query, *values)
 
     def tracking(self) -> Any:
         return json.loads((self.repository / ".smart-fork/tracking.json").read_text())

@@ -19,7 +19,7 @@ from indexer.safe_files import state_home
 from smart_fork import provenance
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.excise.transcript import load_with_tool
+from smart_fork.excise.lookup import load_with_tool
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import SPOKEN, TOKEN, Family, Member, number_ids, play, unpacked
 from tests.smart_fork.session_family import branch

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from indexer import state
+from indexer import state_db
 from smart_fork.sharing import received_logs
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
@@ -48,7 +48,7 @@ def later(machine):
     """Let a machine ask its server again now."""
     past = (datetime.now(UTC) - timedelta(minutes=11)).isoformat()
     with machine.here():
-        state.change("UPDATE facts SET value = json_set(value, '$.at', ?) WHERE name LIKE 'changes of %'", past)
+        state_db.change("UPDATE facts SET value = json_set(value, '$.at', ?) WHERE name LIKE 'changes of %'", past)
 
 
 def having(machine, what=SECRET):

@@ -223,19 +223,16 @@ def worker_text(worker: WorkerRecord) -> str:
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-    """Return which of the `wanted` words a file contains, also a compressed one.
-
-    They are found only as whole words; the texts of `parts`, by the word to return, also inside a longer word.
-    """
+    """Search a file, uncompressed if needed, as `words_among` does."""
     return words_among(_pieces(path), wanted, parts)
 
 
 def words_among(
     pieces: Iterable[bytes], wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})
 ) -> set[str]:
-    """Return which of the `wanted` words some pieces of bytes contain.
+    """Return the `wanted` words that occur in some pieces of bytes as whole words.
 
-    They are found only as whole words; the texts of `parts`, by the word to return, also inside a longer word.
+    `parts` maps further words to texts: a word is returned if its text occurs anywhere, also inside a longer word.
     """
     found: set[str] = set()
     for piece in pieces:
@@ -319,7 +316,7 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """Return the cut words (`gone`) that lines contain; none if smart-fork's messages contain all of them."""
+    """Return the cut words (`gone`) that lines contain; none if all of them occur in smart-fork's own messages."""
     said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 

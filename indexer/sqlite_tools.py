@@ -18,7 +18,7 @@ _EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
 
 
 @contextmanager
-def immediate(db: apsw.Connection) -> Iterator[None]:
+def write_transaction(db: apsw.Connection) -> Iterator[None]:
     """Run this block as a transaction with the write lock from its start, so that values it reads do not change."""
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -47,7 +47,7 @@ def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
                 raise
 
 
-def bring_up(db: apsw.Connection, tables: str) -> None:
+def add_missing_tables(db: apsw.Connection, tables: str) -> None:
     """Add to `db` the tables, columns and indexes of the SQL `tables` that it lacks, in the caller's transaction."""
     with closing(apsw.Connection(":memory:")) as new:
         new.execute(tables)
@@ -67,14 +67,14 @@ def _add_columns(db: apsw.Connection, new: apsw.Connection, table: str) -> None:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}{value}")
 
 
-def rewrite(db: apsw.Connection, word_indexes: Iterable[str] = ()) -> bool:
+def vacuum(db: apsw.Connection, word_indexes: Iterable[str] = ()) -> bool:
     """Write the whole database again, so that no deleted text is left in it or in these FTS tables.
 
     Return True on success.
     """
 
     def work() -> bool:
-        with immediate(db):
+        with write_transaction(db):
             for table in word_indexes:
                 db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
         stored = db.execute("PRAGMA temp_store").get
@@ -88,7 +88,7 @@ def rewrite(db: apsw.Connection, word_indexes: Iterable[str] = ()) -> bool:
     return _done(db, work)
 
 
-def empty_log(db: apsw.Connection) -> bool:
+def empty_write_ahead_log(db: apsw.Connection) -> bool:
     """Empty the write-ahead log, which may still have deleted text. Return True on success."""
 
     def work() -> bool:

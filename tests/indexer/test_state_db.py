@@ -14,7 +14,7 @@ from itertools import count
 import apsw
 import pytest
 
-from indexer import state
+from indexer import state_db
 from indexer.errors import next_step, what_failed
 from indexer.safe_files import state_home
 
@@ -22,7 +22,7 @@ WORD = "swordfish77zq"
 
 
 def kept() -> list[str]:
-    return [name for (name,) in state.rows("SELECT name FROM facts ORDER BY name")]
+    return [name for (name,) in state_db.rows("SELECT name FROM facts ORDER BY name")]
 
 
 def in_a_child(work) -> int:
@@ -37,33 +37,33 @@ def in_a_child(work) -> int:
 
 
 def test_what_is_kept_is_read_again_replaced_and_forgotten(home):
-    assert state.fact("answer") is None
-    state.keep("answer", {"of": [1, "é"]})
-    assert {"of": [1, "é"]} == state.fact("answer")
+    assert state_db.fact("answer") is None
+    state_db.keep("answer", {"of": [1, "é"]})
+    assert {"of": [1, "é"]} == state_db.fact("answer")
 
-    state.keep("answer", 2)
-    assert 2 == state.fact("answer")
-    state.keep("answer", None)
-    assert (None, []) == (state.fact("answer"), kept())
+    state_db.keep("answer", 2)
+    assert 2 == state_db.fact("answer")
+    state_db.keep("answer", None)
+    assert (None, []) == (state_db.fact("answer"), kept())
 
 
 def test_looking_and_deleting_make_no_file(home):
-    state.keep("answer", None)
+    state_db.keep("answer", None)
 
     assert [] == kept()
     assert not state_home().exists()
 
 
 def test_it_is_private_and_has_no_file_beside_it(home):
-    state.keep("answer", 1)
+    state_db.keep("answer", 1)
 
-    assert [state.path()] == list(state_home().iterdir())
-    assert (0o600, 0o700) == tuple(stat.S_IMODE(one.stat().st_mode) for one in (state.path(), state_home()))
+    assert [state_db.path()] == list(state_home().iterdir())
+    assert (0o600, 0o700) == tuple(stat.S_IMODE(one.stat().st_mode) for one in (state_db.path(), state_home()))
 
 
 def test_of_a_change_that_fails_nothing_stays(home):
-    state.keep("first", 1)
-    with pytest.raises(state.StateUnavailable), state.changing() as db:
+    state_db.keep("first", 1)
+    with pytest.raises(state_db.StateUnavailable), state_db.changing() as db:
         db.execute("DELETE FROM facts; SELECT nothing")
 
     assert ["first"] == kept()
@@ -75,13 +75,13 @@ def test_of_a_change_that_is_killed_all_is_there_or_nothing(home):
     seen = []
     for number in count(1):
         for name in kept():
-            state.keep(name, None)
-        state.keep("first", "x" * 9_000)
+            state_db.keep(name, None)
+        state_db.keep("first", "x" * 9_000)
 
         ended = in_a_child(partial(take_the_place, number))
 
         assert kept() in (["first"], ["second", "third"])
-        assert "ok" == state.rows("PRAGMA integrity_check")[0][0]
+        assert "ok" == state_db.rows("PRAGMA integrity_check")[0][0]
         seen.append(kept())
         if not ended:
             break
@@ -92,7 +92,7 @@ def test_of_a_change_that_is_killed_all_is_there_or_nothing(home):
 
 def take_the_place(number: int) -> None:
     kill_at(number)
-    with state.changing() as db:
+    with state_db.changing() as db:
         db.execute("DELETE FROM facts")
         db.execute("INSERT INTO facts VALUES ('second', ?), ('third', ?)", ("1" * 9_000, "2" * 9_000))
 
@@ -118,7 +118,7 @@ def kill_at(number: int) -> None:
 def test_changes_of_many_threads_and_processes_all_arrive(home):
     def work(who: str) -> None:
         for number in range(10):
-            state.keep(f"{who}{number}", number)
+            state_db.keep(f"{who}{number}", number)
 
     child = os.fork()
     if not child:
@@ -138,64 +138,64 @@ def test_changes_of_many_threads_and_processes_all_arrive(home):
 
 def test_of_what_was_deleted_no_byte_is_left(home):
     for number in range(300):
-        state.keep(f"name{number}", f"{WORD} {number} " + "y" * (number * 7 % 500))
+        state_db.keep(f"name{number}", f"{WORD} {number} " + "y" * (number * 7 % 500))
     for number in range(0, 300, 2):
-        state.keep(f"name{number}", f"else {number}")
-    state.change("DELETE FROM facts WHERE value LIKE '%swordfish%'")
+        state_db.keep(f"name{number}", f"else {number}")
+    state_db.change("DELETE FROM facts WHERE value LIKE '%swordfish%'")
 
     assert 150 == len(kept())
     assert WORD.encode() not in b"".join(one.read_bytes() for one in state_home().iterdir())
 
 
 def test_a_home_that_may_only_be_read_can_be_asked(home, monkeypatch):
-    state.keep("answer", 1)
-    state.path().chmod(0o400)
+    state_db.keep("answer", 1)
+    state_db.path().chmod(0o400)
     state_home().chmod(0o500)
     try:
-        assert 1 == state.fact("answer")
+        assert 1 == state_db.fact("answer")
     finally:
         state_home().chmod(0o700)
 
 
 def test_a_database_of_a_newer_version_is_refused_in_a_sentence_and_left(home):
-    state.keep("answer", 1)
-    with apsw.Connection(str(state.path())) as db:
+    state_db.keep("answer", 1)
+    with apsw.Connection(str(state_db.path())) as db:
         db.execute("PRAGMA user_version = 99")
-    before = state.path().read_bytes()
+    before = state_db.path().read_bytes()
 
-    for work in (lambda: state.fact("answer"), lambda: state.keep("answer", 2)):
-        with pytest.raises(state.StateUnavailable) as caught:
+    for work in (lambda: state_db.fact("answer"), lambda: state_db.keep("answer", 2)):
+        with pytest.raises(state_db.StateUnavailable) as caught:
             work()
-        assert f"{state.path()}: a newer version of smart-fork has written it" == what_failed(caught.value)
+        assert f"{state_db.path()}: a newer version of smart-fork has written it" == what_failed(caught.value)
         assert "update it" in next_step(caught.value)
-    assert before == state.path().read_bytes()
+    assert before == state_db.path().read_bytes()
 
 
 def test_damage_is_told_with_the_way_to_save_the_rest(home):
     state_home().mkdir()
-    state.path().write_bytes(b"this is no database\n" * 1000)
+    state_db.path().write_bytes(b"this is no database\n" * 1000)
 
-    with pytest.raises(state.StateUnavailable) as caught:
-        state.keep("answer", 1)
+    with pytest.raises(state_db.StateUnavailable) as caught:
+        state_db.keep("answer", 1)
 
-    assert f"{state.path()}: file is not a database" == what_failed(caught.value)
+    assert f"{state_db.path()}: file is not a database" == what_failed(caught.value)
     assert ".recover" in next_step(caught.value)
 
 
 def test_a_full_disk_is_told_as_that_of_a_file_and_all_is_as_before(home, monkeypatch):
-    state.keep("answer", 1)
+    state_db.keep("answer", 1)
     monkeypatch.setattr(apsw, "connection_hooks", [lambda db: db.execute("PRAGMA max_page_count = 1")])
 
-    with pytest.raises(state.StateUnavailable) as caught:
-        state.keep("answer", "z" * 100_000)
+    with pytest.raises(state_db.StateUnavailable) as caught:
+        state_db.keep("answer", "z" * 100_000)
 
     assert errno.ENOSPC == caught.value.errno
-    assert f"{state.path()}: {os.strerror(errno.ENOSPC)}" == what_failed(caught.value)
+    assert f"{state_db.path()}: {os.strerror(errno.ENOSPC)}" == what_failed(caught.value)
     monkeypatch.undo()
 
 
 def test_a_database_that_another_process_holds_is_waited_for_once_and_named_as_busy(home, monkeypatch):
-    state.keep("answer", 1)
+    state_db.keep("answer", 1)
     patience: list[int] = []
 
     class Seen(apsw.Connection):
@@ -203,15 +203,15 @@ def test_a_database_that_another_process_holds_is_waited_for_once_and_named_as_b
             patience.append(milliseconds)
             super().set_busy_timeout(0)
 
-    monkeypatch.setattr(state, "_impatient_until", -1.0)
-    with closing(apsw.Connection(str(state.path()))) as other:
+    monkeypatch.setattr(state_db, "_impatient_until", -1.0)
+    with closing(apsw.Connection(str(state_db.path()))) as other:
         other.execute("BEGIN EXCLUSIVE")
         monkeypatch.setattr(apsw, "Connection", Seen)
         for _ in range(3):
-            with pytest.raises(state.StateUnavailable) as caught:
-                state.fact("answer")
+            with pytest.raises(state_db.StateUnavailable) as caught:
+                state_db.fact("answer")
 
     assert [15_000, 150, 150] == patience
-    assert f"{state.path()}: database is locked" == what_failed(caught.value)
+    assert f"{state_db.path()}: database is locked" == what_failed(caught.value)
     assert "Another process is writing to it; try again." == next_step(caught.value)
-    assert 1 == state.fact("answer")
+    assert 1 == state_db.fact("answer")

@@ -9,7 +9,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.replay import read_back
+from smart_fork.sharing.round_trip import read_back
 from tests.indexer.transcripts.records import FIXTURES, assistant, message, result, use, user
 from tests.smart_fork.agents.opencode import database
 
@@ -91,7 +91,7 @@ def test_of_codex_nothing_is_taken_that_tells_the_model_what_to_do(record):
 def test_every_conversation_of_the_fixtures_is_read_again(agent, home):
     from smart_fork.errors import SmartForkError
     from smart_fork.sharing.outgoing import prepare
-    from smart_fork.sharing.replay import check_outgoing
+    from smart_fork.sharing.round_trip import check_outgoing
 
     seen = 0
     logs = sorted((FIXTURES / agent).glob("*.jsonl"))

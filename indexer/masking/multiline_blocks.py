@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from indexer.lazy import late
 from indexer.masking.alternate_readings import View
-from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, lines_at, monotone
+from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, is_monotone, lines_at
 from indexer.masking.value_checks import (
     is_alone,
     is_hard,
@@ -225,16 +225,12 @@ def _cells(line: str, position: int, separator: str, columns: list[_Column]) -> 
             there = cells[column.number : column.number + 1]
         for cell in there[:1]:
             value = cell.text.strip(" \t\r\n\"'*`")
-            if _is_cell(value):
+            if len(value) >= 6 and is_strong(value) and not placeholder(value) and not {" ", "("} & {*value}:
                 start = position + line.index(value, cell.start)
                 yield Span(start, PHRASE, start + len(value), "password")
     for word in _LONG_WORD.finditer(line):  # cells that do not stand below their headings
         if is_thrown_together(word[0]):
             yield Span(position + word.start(), PHRASE, position + word.end(), "secret")
-
-
-def _is_cell(value: str) -> bool:
-    return len(value) >= 6 and " " not in value and is_strong(value) and not placeholder(value) and "(" not in value
 
 
 def _codes(text: str) -> Iterator[Span]:
@@ -280,7 +276,7 @@ def _shape(code: str) -> list[int]:
 
 def is_code(value: str) -> bool:
     """Return True if the value has a digit, and does not merely repeat one or two characters."""
-    return any(c.isdigit() for c in value) and not monotone(value)
+    return any(c.isdigit() for c in value) and not is_monotone(value)
 
 
 def _neighbors(text: str) -> Iterator[Span]:
@@ -379,7 +375,7 @@ def answers_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
             and is_hard(two[1])
         ):
             yield Span(two.start(1), PHRASE, two.end(1), "password")
-        if found is None or placeholder(found[2]) or monotone(found[2]) or not is_alone(found[2]):
+        if found is None or placeholder(found[2]) or is_monotone(found[2]) or not is_alone(found[2]):
             continue
         if asks_for_one(text[start:end].strip()):
             yield Span(found.start(2), PHRASE, found.end(2), "secret")

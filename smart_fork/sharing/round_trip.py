@@ -40,8 +40,8 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 def read_back(agent: str, records: Sequence[bytes]) -> Session:
     """Return the session that the agent's reader finds in canonical records, written to a temporary log.
 
-    Raise `Unshareable` if a record has fields that are not shared, or reads back differently. The message has its
-    number.
+    Raise `Unshareable`, with the record's number, if a record has fields that are not shared, or reads back
+    differently.
     """
     with replayed(agent, records) as session:
         return session
@@ -176,11 +176,11 @@ def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:
     elif outgoing.whole:
         here = here[-len(there) :]
     for number, (before, after) in enumerate(zip_longest(here, there), start=1):
-        if before is None or after is None or _told(before, ids) != _told(after, ids):
+        if before is None or after is None or _sent_properties(before, ids) != _sent_properties(after, ids):
             raise Unshareable(f"Turn {number} would change on the way.", _NOT_SENT)
 
 
-def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
+def _sent_properties(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
     """Return the properties of a turn that sending must not change, such as its role and tool calls.
 
     The turn's id is among them only if it is in `ids`. Other turns are identified by their position.

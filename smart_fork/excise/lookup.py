@@ -28,7 +28,7 @@ from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.display_text import quoted
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import FileWithCutText, NumberedTurn, NumberedTurns
-from smart_fork.excise.text_search import all_words, is_telling, remaining_words, words_and_runs
+from smart_fork.excise.cut_words import all_words, is_telling, remaining_words, words_and_runs
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
@@ -294,7 +294,7 @@ def _is_number(text: str) -> bool:
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """Return the keys of records, equal in every copy of a session, and the keys by which titles quote the records."""
+    """Return the keys of the turns' records, which are equal in every copy, and keys of titles that quote them."""
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
@@ -308,7 +308,7 @@ def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
 
 
 def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
-    """Return the logs of forks that read records of these files, from number `first` on, instead of copying them.
+    """Return the logs of forks that refer to records in these files, from record `first` on, instead of copying them.
 
     Forks of such forks are included.
     """
@@ -365,7 +365,7 @@ def _is_permitted(one: Descendant) -> bool:
 
 
 def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Yield smart-fork's own files of a session (export, copy of the log, index) with cut words (`gone`) and these."""
+    """Yield (path, words) for each own file of a session (export, copy of the log, index) with cut words (`gone`)."""
     export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
     if found := remaining_words(lines_of(export), gone):
         yield export, found
@@ -401,7 +401,7 @@ def _indexed(store: Store, row: SessionRow, gone: Collection[str]) -> set[str]:
 
 
 def _is_form(word: str, others: set[str]) -> bool:
-    """Return True if a full-text index may treat `word` as a form of one of the `others`, as "raising" of "raises"."""
+    """Return True if a full-text index may take `word` for a form of one of the `others`: "raising" for "raises"."""
     stem = word[: max(3, len(word) - 3)]
     return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
 

@@ -22,9 +22,9 @@ from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.excise import erasure, transcript, writing
+from smart_fork.excise import erasure, lookup, writing
 from smart_fork.excise.cut_plan import CutPlan, map_texts
-from smart_fork.excise.text_search import telling_words, words_and_runs
+from smart_fork.excise.cut_words import telling_words, words_and_runs
 from smart_fork.finding import session_notes
 from smart_fork.forking.preconditions import Occupation
 from smart_fork.sharing import received_logs
@@ -88,7 +88,7 @@ class Loss:
         edits = CutPlan.masking(session, (), changed).edits if changed else {}
         turns = enumerate(session.turns)
         gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
-        made = CutPlan.masking(session, {*gone, *transcript.matching_turns(session, self.keys), *more}, changed)
+        made = CutPlan.masking(session, {*gone, *lookup.matching_turns(session, self.keys), *more}, changed)
         return made, dict(made.edits)
 
     def _has(self, turn: TranscriptTurn, time: str, masked_line: bytes | None) -> bool:
@@ -109,7 +109,7 @@ class Loss:
 def _first_times(session: Transcript) -> dict[str, str]:
     """Return the time of each turn of a handed-over copy, by turn id.
 
-    Later turns at a time that occurred before another time are left out: the time does not identify them.
+    A turn is left out if its time occurred earlier with other times in between: such a time identifies no record.
     """
     found: dict[str, str] = {}
     last, before = "", set[str]()
@@ -123,18 +123,18 @@ def _first_times(session: Transcript) -> dict[str, str]:
 
 
 def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
-    """Cut withdrawn content out of a log as `planned_of` plans, and out of smart-fork's own files. It has no undo.
+    """Cut withdrawn content out of a log as `planned_of` plans, and out of smart-fork's own files, without undo.
 
     `words` are the lost words. With `remove`, delete the log. Return True if the log is deleted, also because no
     message remains.
     """
-    session = transcript.load_with_tool(agent, path)
+    session = lookup.load_with_tool(agent, path)
     planned, edits = (CutPlan.of(session, ()), {}) if remove else planned_of(session, ())
     words |= _gone(planned, edits)
     if named := _named_after(planned, edits, words):
         planned, edits = planned_of(session, named)
     edits |= _unnamed(planned, words)
-    beside = renamed_beside(planned, words)
+    beside = changed_files_beside(planned, words)
     if not (planned.gone or edits or beside or remove):
         writing.refresh(agent, [path])  # whoever was killed may have come no further than the log
         return False
@@ -142,11 +142,11 @@ def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: 
     turns = [(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
     left = None if empty else [_text(edits.get(at, raw) for at, raw in turns)]
     said = [_text(turn.raw for turn in session.turns)]
-    write_again(session, said, left, beside, lambda: writing.write_lines(session, planned.positions, edits))
+    erase_and_write(session, said, left, beside, lambda: writing.write_lines(session, planned.positions, edits))
     return empty
 
 
-def write_again(
+def erase_and_write(
     session: Transcript,
     said: Iterable[str],
     left: Sequence[str] | None,
@@ -167,7 +167,7 @@ def write_again(
             snapshots.forget(name)
         if left is None:
             for name in ids:
-                transcript.remove_own_files(agent, name)
+                lookup.remove_own_files(agent, name)
                 session_notes.forget(agent, name)
             beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
             AGENTS.files_of(agent).remove(path)
@@ -179,13 +179,13 @@ def write_again(
         writing.refresh(agent, [path])
 
 
-def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
+def changed_files_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
     """Return new contents of the files beside a log, without the removed turns and titles with lost `words`."""
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
     marks = titles.mark_of_title(name) if telling_words([name.encode()], words) else ()
-    return writing.changed_beside(planned, {*transcript.keys_of(planned.removed), *marks})
+    return writing.changed_beside(planned, {*lookup.keys_of(planned.removed), *marks})
 
 
 def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
@@ -237,14 +237,14 @@ def _plain(text: str) -> str:
 
 
 def _with_masks(record: bytes) -> list[str]:
-    """Return the lines with a masked secret of a record's texts; if there are none, the record's longest text."""
+    """Return the lines in a record's texts that have a masked secret; without such lines, the longest text."""
     found = (inner for text in _texts(record) for inner in (_texts(text.encode()) or [text]))
     masks = [plain for text in found for line in text.splitlines() if _MASKED in (plain := _plain(line))]
     return masks or sorted(filter(None, map(_plain, _texts(record))), key=len)[-1:]
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if a line has all `wanted` masked texts, at separate places: its secrets are masked already."""
+    """Return True if `line` has all `wanted` masked texts, at separate places. Then nothing in it is left to mask."""
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):
         before, found, after = said.partition(one)

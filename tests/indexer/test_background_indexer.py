@@ -13,9 +13,9 @@ import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
 import indexer
-from indexer import freshener
+from indexer import background_indexer
+from indexer.background_indexer import BackgroundIndexer, Batch
 from indexer.embedder import ModelUnavailableError
-from indexer.freshener import Batch, Freshener
 from indexer.locks import NICE, only_writer
 from indexer.refresh import complete
 from indexer.safe_files import index_db, index_root, state_home
@@ -38,25 +38,25 @@ def identity(number: int) -> str:
 def runs(monkeypatch):
     """Yield every run when it has ended."""
     ended: queue.Queue = queue.Queue()
-    real = Freshener._run
+    real = BackgroundIndexer._run
 
     def run(self, job):
         real(self, job)
         ended.put((self._last_run if job.paths is None else self._last_change, job))
 
-    monkeypatch.setattr(Freshener, "_run", run)
+    monkeypatch.setattr(BackgroundIndexer, "_run", run)
     return ended
 
 
 @pytest.fixture
 def fresh(runs, monkeypatch):
-    for module in ("freshener", "refresh"):
+    for module in ("background_indexer", "refresh"):
         monkeypatch.setattr(f"indexer.{module}.LOCK_SECONDS", 0.0)
     started = []
 
     def start(embedder=None, trigger=HOUR, **options):
         options = {"batch": Batch(0.0, 0.0)} | options
-        started.append(Freshener(READERS, embedder or HashEmbedder(), trigger, **options))
+        started.append(BackgroundIndexer(READERS, embedder or HashEmbedder(), trigger, **options))
         started[-1].start()
         return started[-1]
 
@@ -94,7 +94,7 @@ def test_everything_is_indexed_at_the_start(fresh, runs, caplog):
     assert ("completed", 3, None) == (state["last_run"]["outcome"], state["last_run"]["logs"], state["last_error"])
     assert state["next_run"] > state["last_run"]["started_at"]
     assert one.stop(SECONDS)  # what it says of its last run, it has said by then
-    said = [record.message for record in caplog.records if record.name == "indexer.freshener"]
+    said = [record.message for record in caplog.records if record.name == "indexer.background_indexer"]
     assert any(line.startswith("Indexing run started") for line in said)
     assert any(line.startswith("Indexing run completed: ") for line in said)
     assert ("stopped", None) == (one.status().state, one.status().next_run)
@@ -153,7 +153,7 @@ def test_deleted_truncated_and_replaced_logs_are_right_afterwards(fresh, runs):
     fresh_copy.rename(replaced)
 
     def right():
-        with freshener.open_index() as store:
+        with background_indexer.open_index() as store:
             rows = {row.session_id: row for row in store.find_sessions("")}
             return (rows[identity(1)].path, rows[identity(2)].turns, rows[identity(3)].title) == (
                 "",
@@ -164,7 +164,7 @@ def test_deleted_truncated_and_replaced_logs_are_right_afterwards(fresh, runs):
     until(right, runs)
     assert one.stop(SECONDS)
     expected = content(index_db())
-    with freshener.open_index() as store:
+    with background_indexer.open_index() as store:
         complete(store, READERS, HashEmbedder(), patience=0)
     actual = content(index_db())
     assert expected.keys() == actual.keys()
@@ -174,7 +174,7 @@ def test_deleted_truncated_and_replaced_logs_are_right_afterwards(fresh, runs):
 def test_runs_never_overlap(fresh, runs, monkeypatch):
     """F-188: the schedule, a change and a person ask at the same time."""
     inside, most = [], []
-    real = Freshener._index
+    real = BackgroundIndexer._index
 
     def index(self, job, report):
         inside.append(1)
@@ -186,7 +186,7 @@ def test_runs_never_overlap(fresh, runs, monkeypatch):
         real(self, job, report)
         inside.pop()
 
-    monkeypatch.setattr(Freshener, "_index", index)
+    monkeypatch.setattr(BackgroundIndexer, "_index", index)
     log = claude_log(identity(1), "/work/a", "question")
     one = fresh()
     for _ in range(6):
@@ -245,7 +245,7 @@ def test_what_fails_at_every_change_is_said_once(fresh, runs, caplog):
 def test_while_another_process_indexes_a_run_is_skipped_and_made_up_for(fresh, runs, monkeypatch, caplog):
     """F-192."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(freshener, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(background_indexer, "BUSY_SECONDS", 0.01)
     claude_log(identity(1), "/work/a", "question")
     with only_writer(0):
         one = fresh()
@@ -260,7 +260,7 @@ def test_while_another_process_indexes_a_run_is_skipped_and_made_up_for(fresh, r
 @pytest.mark.slow
 def test_a_log_that_is_written_while_much_is_embedded_is_found_by_its_words(fresh, runs, monkeypatch):
     """The first embedding of everything takes long. New messages do not wait for it."""
-    monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
+    monkeypatch.setattr(background_indexer, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
     seen: list = []
     batch = Batch(0.0, 0.0)
@@ -282,7 +282,7 @@ def test_a_log_that_is_written_while_much_is_embedded_is_found_by_its_words(fres
 
 @pytest.mark.thorough
 def test_the_flag_to_stop_is_looked_at_between_pieces_that_are_over_before_they_begin(fresh, runs, monkeypatch):
-    monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
+    monkeypatch.setattr(background_indexer, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
     embedding, go_on = threading.Event(), threading.Event()
 
@@ -336,7 +336,7 @@ def test_a_run_whose_embedding_is_ended_with_the_process_is_cancelled_and_keeps_
 def test_pieces_that_are_over_before_they_begin_bring_everything_in(fresh, runs, monkeypatch):
     """Each batch has one log, one copy or one vector, however slow the machine is."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
-    monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
+    monkeypatch.setattr(background_indexer, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
     for number in range(9):
         claude_log(identity(number), "/work/a", f"question {number}")
@@ -382,7 +382,7 @@ def test_a_run_that_does_not_end_is_not_waited_for(fresh, runs, monkeypatch):
         stuck.set()
         go_on.wait(SECONDS)
 
-    monkeypatch.setattr(Freshener, "_index", index)
+    monkeypatch.setattr(BackgroundIndexer, "_index", index)
     one = fresh()
     assert stuck.wait(SECONDS)
     assert not one.stop(0.01)
@@ -391,12 +391,12 @@ def test_a_run_that_does_not_end_is_not_waited_for(fresh, runs, monkeypatch):
 
 def test_after_a_run_for_changes_the_processor_rests(monkeypatch):
     time_ = [100.0]
-    one = Freshener(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
+    one = BackgroundIndexer(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
 
     def index(self, job, report):
         time_[0] += 2
 
-    monkeypatch.setattr(Freshener, "_index", index)
+    monkeypatch.setattr(BackgroundIndexer, "_index", index)
     one.look(["/a.jsonl"])
     assert 1.0 == one._seconds_to_wait()
     time_[0] += 1
@@ -414,12 +414,12 @@ def test_after_a_run_for_changes_the_processor_rests(monkeypatch):
 def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
     """F-195: a first run may embed for minutes. Later messages are read immediately."""
     time_ = [100.0]
-    one = Freshener(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
+    one = BackgroundIndexer(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
 
     def embed(self, store, report):
         time_[0] += 600
 
-    monkeypatch.setattr(Freshener, "_embed", embed)
+    monkeypatch.setattr(BackgroundIndexer, "_embed", embed)
     one.look(["/a.jsonl"])
     time_[0] += 1
     one._run(one._due())
@@ -431,8 +431,8 @@ def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
 FRESHEN = """
 import sys
 from apscheduler.triggers.interval import IntervalTrigger
-from indexer.freshener import Batch
-from indexer.freshener import Freshener
+from indexer.background_indexer import Batch
+from indexer.background_indexer import Freshener
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.index_inputs import HashEmbedder
 Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
@@ -464,7 +464,7 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
     assert one.stop(SECONDS), "it would index in the new home as well"
     actual = content(index_db())
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
-    with freshener.open_index() as store:
+    with background_indexer.open_index() as store:
         complete(store, READERS, HashEmbedder(), patience=0)
     expected = content(index_db())
     assert all(expected[key] == actual[key] for key in expected if key != "vectors")

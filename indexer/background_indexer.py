@@ -16,12 +16,12 @@ from indexer.errors import IndexerError, SmartForkError, next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer, step_back
 from indexer.log_changes import Report
-from indexer.pipeline import embed_waiting, is_of_another
+from indexer.pipeline import embed_waiting, has_other_vectors
 from indexer.project import Project
 from indexer.refresh import read_named, read_rest, read_some
-from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, keep_run, moment
+from indexer.run_triggers import Schedule, Watcher
+from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, json_time, keep_run
 from indexer.safe_files import index_db, index_root, private_dir, state_home
-from indexer.schedule import Schedule, Watcher
 from indexer.store.damage import DamagedIndexError, open_sound
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents
@@ -113,7 +113,7 @@ def open_index() -> AbstractContextManager[Store]:
     return open_sound(index_db())
 
 
-class Freshener:
+class BackgroundIndexer:
     """The background indexer. `opened` opens the index; `clock` and `now` return the time, so that tests can set it.
 
     `after` is called after each run over all logs, and must return immediately.
@@ -209,7 +209,7 @@ class Freshener:
             state=("indexing" if self._doing else "idle") if alive else "stopped", doing=self._doing,
             pending_logs=len(self._batch), last_run=self._last_run, last_change=self._last_change,
             failing=self._failing, last_error=self._last_error or None, last_error_at=self._last_error_at or None,
-            next_run=moment(next_run) if next_run else None,
+            next_run=json_time(next_run) if next_run else None,
         )  # fmt: skip
 
     # -- the indexer's thread --------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Freshener:
         return max(0.0, min(wait, MEND_SECONDS))
 
     def _run(self, job: _Job) -> None:
-        started, began, report = moment(self._now()), self._clock(), Report()
+        started, began, report = json_time(self._now()), self._clock(), Report()
         self._embedded_for = 0.0
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
@@ -319,7 +319,7 @@ class Freshener:
         self._note(message)
 
     def _note(self, problem: str) -> None:
-        self._last_error, self._last_error_at = problem, moment(self._now())
+        self._last_error, self._last_error_at = problem, json_time(self._now())
 
     def _index(self, job: _Job, report: Report) -> None:
         self._progress("starting", 0, 0)
@@ -346,7 +346,7 @@ class Freshener:
 
     def _embed(self, store: Store, report: Report) -> None:
         """Embed all chunks without a vector. Between batches, read logs that have just changed."""
-        if is_of_another(store, self._embedder):
+        if has_other_vectors(store, self._embedder):
             return
         try:
             while True:

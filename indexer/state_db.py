@@ -162,13 +162,13 @@ def _opened() -> Iterator[apsw.Connection]:
 
 
 def _bring_up(db: apsw.Connection) -> None:
-    from indexer.database import bring_up
+    from indexer.sqlite_tools import add_missing_tables
 
     db.execute("BEGIN IMMEDIATE")
     if db.pragma("application_id") < _LAYOUT:  # another process may have been first
         if parted := db.execute("SELECT 1 FROM pragma_table_info('pulled') WHERE name = 'crossed_from'").get:
             db.execute("ALTER TABLE pulled RENAME TO pulled_before")
-        bring_up(db, _TABLES)
+        add_missing_tables(db, _TABLES)
         if parted:
             db.execute(_OLD_PULLED)
         db.execute(f"PRAGMA application_id = {_LAYOUT}")

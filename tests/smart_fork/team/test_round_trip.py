@@ -10,7 +10,7 @@ import pytest
 from smart_fork.errors import Unshareable
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.outgoing import SentBefore, prepare
-from smart_fork.sharing.replay import check_outgoing
+from smart_fork.sharing.round_trip import check_outgoing
 from tests.indexer.transcripts.records import enveloped, item, message, meta
 from tests.smart_fork.team.outgoing_logs import NEW, assistant, claude, codex_log, result, use, user
 

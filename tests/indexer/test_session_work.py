@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files
 from indexer.pipeline import document_of
+from indexer.session_work import MAX_FILES, KnownFiles, Outcome, edits_of, known_files
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn

@@ -253,7 +253,7 @@ def _commands(action: str) -> WorkCommands:
 
 def edited_paths(session: Session) -> tuple[str, ...]:
     """Return the files that a session successfully edited, as its calls name them, if they may be stored."""
-    return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
+    return tuple(filter(_may_be_stored, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 
 def known_files(
@@ -291,7 +291,7 @@ def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]
 
 
 @lru_cache(maxsize=1024)
-def _fit(path: str) -> bool:
+def _may_be_stored(path: str) -> bool:
     """Return True if a path may be stored: printable, on one line, without a secret."""
     return path.isprintable() and mask(path) == path
 
@@ -299,7 +299,7 @@ def _fit(path: str) -> bool:
 @lru_cache(maxsize=1024)  # files are edited again and again
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     """Return `path`, relative to `cwd`, as an absolute path in `resolved_cwd`; empty if it may not be stored."""
-    if not _fit(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
+    if not _may_be_stored(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
         return ""
     path = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text
     if resolved_cwd and (path == cwd or path.startswith(cwd.rstrip("/") + "/")):
