@@ -1,4 +1,4 @@
-"""The tables of the index, the opening of the database, and the erasing of deleted text."""
+"""The tables of the index, and the opening of the database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import apsw
 from indexer.errors import IndexerError, joined
 from indexer.locks import held
 from indexer.safe_files import private_dir
-from indexer.sqlite_tools import add_missing_tables, empty_write_ahead_log, vacuum, write_ahead, write_transaction
+from indexer.sqlite_tools import add_missing_tables, write_ahead, write_transaction
 from indexer.store.base import bigrams
 
 #: How text is split into words: stemmed, without case and accents. ``_`` and ``.`` separate, so that parts of
@@ -191,7 +191,7 @@ def _make(db: apsw.Connection, before: int) -> None:
             db.executemany("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", rows)
         except apsw.SQLError as error:  # not the tables that an index of this form has
             raise OlderIndexError(f"an older smart-fork wrote the index (form {before}: {error})") from error
-        db.execute("INSERT OR REPLACE INTO meta VALUES('erase', 'all')")  # see `erasure`
+        db.execute("INSERT OR REPLACE INTO meta VALUES('erase', 'all')")  # see `Store.owe_erasing`
     db.execute("INSERT OR IGNORE INTO meta VALUES('key', lower(hex(randomblob(16))))")
     db.execute(f"PRAGMA user_version = {FORM}")
 
@@ -354,43 +354,3 @@ def _gate(folder: Path, how: int) -> Iterator[None]:
         with suppress(OSError):
             stack.enter_context(held(folder, how))
         yield
-
-
-# What was taken out of the index is gone from its file as well, where SQLite would keep it: in pages that are free, in
-# parts of the word indexes that are not merged yet, and in the write-ahead log.
-#
-# That there is something to erase is noted in the transaction that deletes it, so whatever interrupts the erasing, it
-# is done at the next occasion.
-
-#: Bytes of an index that are rewritten in a second on a slow machine.
-BYTES_PER_SECOND = 30_000_000
-_NOTE = "erase"
-_ALL, _LOG = "all", "log"
-_WORD_INDEXES = ("chunk_words", "session_words", "session_work", "commit_words")
-
-
-def owe_erasing(db: apsw.Connection) -> None:
-    """Record, in the transaction that deletes text, that the text must be erased from the files."""
-    db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (_NOTE, _ALL))
-
-
-def owes_erasing(db: apsw.Connection) -> bool:
-    """Return True if deleted text may still be in the database files."""
-    return _owed(db) != ""
-
-
-def erase(db: apsw.Connection) -> bool:
-    """Rewrite the database without deleted text. Return True if no deleted text is left.
-
-    A reader of the old content, another writer or a full disk can prevent it for now. The caller holds the index's
-    lock.
-    """
-    if _owed(db) == _ALL and vacuum(db, _WORD_INDEXES):
-        db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))
-    if _owed(db) == _LOG and empty_write_ahead_log(db):
-        db.execute("DELETE FROM meta WHERE key = ?", (_NOTE,))
-    return not owes_erasing(db)
-
-
-def _owed(db: apsw.Connection) -> str:
-    return str(db.execute("SELECT value FROM meta WHERE key = ?", (_NOTE,)).get or "")

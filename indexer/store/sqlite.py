@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from indexer.session_work import Authored, Edits, MetError
-from indexer.sqlite_tools import write_transaction
+from indexer.sqlite_tools import empty_write_ahead_log, vacuum, write_transaction
 from indexer.store import vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words, bigrams
 from indexer.store.queries import StoreReading
-from indexer.store.schema import BYTES_PER_SECOND, connect, erase, owe_erasing, owes_erasing, with_vectors
+from indexer.store.schema import connect, with_vectors
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, Session
 
@@ -24,6 +24,11 @@ BROKEN_LINES_KEPT = 20
 #: The largest time of a file, in nanoseconds.
 _LATEST = (1 << 63) - 1
 _WORD = re.compile(r"\w+")
+#: Bytes of an index that are rewritten in a second on a slow machine.
+BYTES_PER_SECOND = 30_000_000
+#: The fact that says where deleted text may still be: in the whole file, or only in the write-ahead log.
+_ERASE, _ALL, _LOG = "erase", "all", "log"
+_WORD_INDEXES = ("chunk_words", "session_words", "session_work", "commit_words")
 #: Columns that are written for a session: all except its row number and its id.
 _SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "export")
 
@@ -76,7 +81,7 @@ class Store(StoreReading):
                 if wins:
                     rewritten = self._is_rewritten(reading)
                     if self._write_session(session, document) or rewritten:
-                        owe_erasing(self.db)
+                        self.owe_erasing()
             self._write_file(reading, session, rank)
             self.set_meta("updated_at", datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
             if wins and publish:
@@ -117,13 +122,13 @@ class Store(StoreReading):
             return False
         with write_transaction(self.db):
             self._remove_session(row)
-            owe_erasing(self.db)
+            self.owe_erasing()
         return True
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
         """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes old texts."""
         with write_transaction(self.db):
-            owe_erasing(self.db)
+            self.owe_erasing()
             self._remove_guests(session)
             (part,) = self.db.execute("SELECT part FROM sessions WHERE id = ?", (session,)).fetchone() or (0,)
             had = {placement[2] for placement, _, _ in self._placed(session)}
@@ -143,22 +148,30 @@ class Store(StoreReading):
             self._write_errors(session, ())
             self._write_commits(session, part, keep=False)
 
+    # -- erasing ---------------------------------------------------------------------------------------------------
+    # Text that was removed from the index is erased from its files too, where SQLite would keep it: in free pages, in
+    # parts of the word indexes that are not merged yet, and in the write-ahead log.
+
     def owe_erasing(self) -> None:
         """Record that text is about to be deleted and must be erased, even after a kill of the process."""
-        owe_erasing(self.db)
+        self.set_meta(_ERASE, _ALL)
 
     def owes_erasing(self) -> bool:
         """Return True if deleted text may still be in the database files."""
-        return owes_erasing(self.db)
+        return self.meta(_ERASE) != ""
 
     def erase(self, seconds: float | None = None) -> bool:
         """Erase deleted text from the database files, with the index's lock held. Return True if none is left.
 
-        Return False if a reader still uses the old content, or if erasing would take longer than `seconds`.
+        Return False if a reader of the old content, another writer or a full disk prevents it, or if it would take
+        longer than `seconds`.
         """
-        if seconds is not None and self.path.stat().st_size > seconds * BYTES_PER_SECOND:
-            return not owes_erasing(self.db)
-        return erase(self.db)
+        if seconds is None or self.path.stat().st_size <= seconds * BYTES_PER_SECOND:
+            if self.meta(_ERASE) == _ALL and vacuum(self.db, _WORD_INDEXES):
+                self.set_meta(_ERASE, _LOG)
+            if self.meta(_ERASE) == _LOG and empty_write_ahead_log(self.db):
+                self.db.execute("DELETE FROM meta WHERE key = ?", (_ERASE,))
+        return not self.owes_erasing()
 
     def _remove_guests(self, home: int) -> None:
         """Remove the rows that stand for a session's work in other repositories."""

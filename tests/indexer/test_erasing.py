@@ -15,7 +15,7 @@ from indexer.export import export_path
 from indexer.masking import Masked
 from indexer.refresh import complete, erase_owed, read_changes
 from indexer.safe_files import index_db, state_home
-from indexer.store import damage, schema
+from indexer.store import damage
 from indexer.store.sqlite import Store
 from smart_fork.agents.claude.log_files import slug
 from smart_fork.agents.log_readers import READERS
@@ -119,7 +119,7 @@ def test_what_a_rewind_has_thrown_away_is_in_no_byte(store):
 
 def test_a_log_that_has_grown_costs_no_erasing(store, monkeypatch):
     erased = []
-    monkeypatch.setattr(schema, "erase", lambda db: erased.append(db) or True)
+    monkeypatch.setattr(Store, "erase", lambda store, _seconds=None: erased.append(store) or True)
     log = claude_log(ONE, "/work/a", "how are you", f"the key is {SECRET}")
     run(store)
     parent = claude_records(ONE, "/work/a", ["how are you", f"the key is {SECRET}"])[-1]["uuid"]
