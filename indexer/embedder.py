@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import state_db
-from indexer.errors import IndexerError, install_command, packages_of
+from indexer.errors import IndexerError, install_extra
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
 
@@ -77,7 +77,7 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
     """Return an error: the variable `setting` chooses the model `name`, but sentence-transformers is not installed."""
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
-        f"Add it: `{install_command(*packages_of('sentence-transformers'))}`. Or unset {setting}"
+        f"Add it: `{install_extra('sentence-transformers')}`. Or unset {setting}"
     )
 
 

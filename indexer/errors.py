@@ -190,6 +190,11 @@ def packages_of(extra: str) -> tuple[str, ...]:
     return found or (f"{_PACKAGE}[{extra}]",)
 
 
+def install_extra(extra: str) -> str:
+    """Return the shell command that adds the packages of an extra to the environment of this smart-fork."""
+    return install_command(*packages_of(extra))
+
+
 def install_command(*packages: str) -> str:
     """Return the shell command that adds `packages` to the environment of this smart-fork, with uv, pipx or pip."""
     root = Path(sys.prefix)

@@ -97,8 +97,7 @@ class IndexBusyError(IndexerError):
 def only_writer(
     patience: float = LOCK_SECONDS, name: str = "index", waiting: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Hold the index's writer lock `name` in this block. Call `waiting` about every second while another process has
-    it.
+    """Hold the index's writer lock `name` in this block. Until it is free, call `waiting` about every second.
 
     Raises:
         IndexBusyError: another process has held the lock for `patience` seconds.

@@ -263,7 +263,7 @@ _MAX_COMMITS = 16
 
 
 class Tools(Protocol):
-    """The description of an agent's tools: their names, and how their results read."""
+    """The names of an agent's tools, and the texts by which their results are recognized."""
 
     #: Maps the agent's own names of tools to the names in descriptions of calls, if they differ.
     tools: ClassVar[Mapping[str, str]]
@@ -420,7 +420,7 @@ class Directories:
             ran_in[where] = ran_in.get(where, 0) + 1
 
     def agreed(self) -> str:
-        """Return the directory that contains all in which commands ran; empty if most commands name none."""
+        """Return the common directory of the session's commands; empty if most of them name no directory."""
         ran_in: Mapping[str, int] = self.packed["ran_in"]
         if not ran_in or 2 * sum(ran_in.values()) <= self.packed["commands"]:
             return ""

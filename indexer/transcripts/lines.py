@@ -144,8 +144,7 @@ def is_over(seconds: float) -> bool:
 
 
 class LineReader:
-    """An iterator over the JSON objects in a log, which remembers where it ended. Memory is bounded: long lines are
-    abridged.
+    """An iterator over the JSON objects in a log that remembers where it ended. It abridges long lines.
 
     Broken lines are counted. An unfinished last line is skipped. After iteration, `offset` and `lines` are the end of
     the complete lines, and `odd` says why no record was found. With `most`, reading ends after the record that reaches

@@ -14,7 +14,6 @@ from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, printed_as_json, progress_bar, say
 from smart_fork.sharing.sync import run
 from smart_fork.sharing.sync import setup as synchronization
-from smart_fork.sharing.sync.manifest import own_key
 
 if TYPE_CHECKING:
     from smart_fork.sharing.sync.run import MovedSession, Synced
@@ -65,7 +64,7 @@ def _given() -> str:
 @app.command("key", json=False)
 def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
-    out.print(own_key().words())
+    out.print(synchronization.key_words())
 
 
 @app.command("add")

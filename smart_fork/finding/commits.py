@@ -27,7 +27,6 @@ from indexer.settings import Setting
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import comparable_lines
-from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import quoted
@@ -45,8 +44,8 @@ from smart_fork.system.processes import Processes
 MAX_COMMITS, MAX_FILES = 200, 30
 #: The number of pairs of commits for which git is asked if one is in the history of the other.
 MAX_PAIRS = 100
-#: The seconds that git may take to find the commits, and to find the session's lines in HEAD.
-FIND_SECONDS, BLAME_SECONDS = 10.0, 5.0
+#: The seconds that git may take to find the commits and to find the session's lines in HEAD, and to read a log again.
+FIND_SECONDS, BLAME_SECONDS, READ_SECONDS = 10.0, 5.0, 4.0
 #: Git does not read a smaller number as seconds since 1970.
 _FIRST = 100_000_000
 _WALK = (
@@ -249,7 +248,7 @@ def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> No
         return
     try:
         paths = [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)]
-        read_changed(store, READERS, paths, LOOK_SECONDS)
+        read_changed(store, READERS, paths, READ_SECONDS)
     except (IndexBusyError, OSError) as error:
         log.info("the index is used as it is: %s", error)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from indexer import default_embedder
 from indexer.default_embedder import FEW_TEXTS, GRAPH, DefaultEmbedder, LightEmbedder, configured_embedder
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
-from indexer.errors import install_command, packages_of
+from indexer.errors import install_extra
 from indexer.locks import NICE
 from tests.support.cases import thorough_except_first
 
@@ -282,9 +282,7 @@ def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, with
         configured_embedder().embed(["a question"])
 
     assert "SMART_FORK_MODEL names some/other-model, which needs sentence-transformers" in str(refused.value)
-    assert f"`{install_command(*packages_of('sentence-transformers'))}`. Or unset SMART_FORK_MODEL" in str(
-        refused.value
-    )
+    assert f"`{install_extra('sentence-transformers')}`. Or unset SMART_FORK_MODEL" in str(refused.value)
     monkeypatch.setattr("indexer.embedder.has_frameworks", lambda: True)  # installed meanwhile: it is tried at once
     with pytest.raises(ModelUnavailableError, match="neither found nor downloaded"):
         configured_embedder().embed(["a question"])

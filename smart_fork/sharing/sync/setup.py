@@ -66,6 +66,11 @@ def remove(project: str | None) -> SyncedRepositories:
     return _kept(now, (one for one in now.directories if one != directory))
 
 
+def key_words() -> str:
+    """Return this machine's key as text to type on another machine."""
+    return manifest.own_key().words()
+
+
 def leave() -> SyncedRepositories:
     """End synchronization on this machine: delete the key, the fetched data and the settings. Sessions stay."""
     now = sending.sync_state()

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from indexer.errors import install_command, packages_of
+from indexer.errors import install_extra
 from indexer.lazy import dataclass
 from indexer.safe_files import state_home
 from indexer.settings import Setting
@@ -40,7 +40,7 @@ def check_installed(*, embedded: bool) -> None:
 
 def how_to_install() -> str:
     """Return the command that adds the team server to this installation."""
-    return f"Install the team server: {install_command(*packages_of('team-server'))}"
+    return f"Install the team server: {install_extra('team-server')}"
 
 
 BACKLOG = 512
