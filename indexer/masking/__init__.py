@@ -14,26 +14,6 @@ from typing import NewType
 
 from indexer.masking.rules import MARK
 
-__all__ = [
-    "MARK",
-    "NOTHING",
-    "VERSION",
-    "Masked",
-    "Masks",
-    "beginning",
-    "between",
-    "ending",
-    "joined",
-    "knowing",
-    "mask",
-    "mask_cut",
-    "mask_once",
-    "mask_parts",
-    "mask_screen",
-    "shorten",
-]
-
-
 #: A text in which secrets are masked.
 Masked = NewType("Masked", str)
 NOTHING = Masked("")

@@ -21,7 +21,8 @@ import orjson
 
 from indexer.handover_action_lines import ASKED_US, HandedOverAction, render_handover
 from indexer.locks import held
-from indexer.masking import MARK, mask, mask_cut, shorten
+from indexer.masking import mask, mask_cut, shorten
+from indexer.masking.rules import MARK
 from indexer.masking.secrets import known_from, spans_of
 from indexer.safe_files import private_dir, remove, state_home
 from indexer.transcripts.actions import status_and_body

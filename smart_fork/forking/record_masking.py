@@ -14,8 +14,7 @@ from typing import Any
 
 import orjson
 
-from indexer.masking import MARK
-from indexer.masking.rules import SHAPE, Span
+from indexer.masking.rules import MARK, SHAPE, Span
 from indexer.masking.secrets import hidden_in_parts, key_lines, lines_at, masked_spans, spans_of, together
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts.transcript import MAX_DEPTH, is_fixed_field, searchable_texts

@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from indexer.masking import MARK
+from indexer.masking.rules import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
