@@ -40,11 +40,7 @@ ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
 
 
 def read_changes(
-    store: Store,
-    adapters: Agents,
-    project: Project | None,
-    seconds: float,
-    progress: Progress | None = None,
+    store: Store, adapters: Agents, project: Project | None, seconds: float, progress: Progress | None = None
 ) -> tuple[Report, list[LogFile]]:
     """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 

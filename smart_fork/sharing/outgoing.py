@@ -186,8 +186,7 @@ def last_pair(session: Session) -> int:
     if points := session.pairs():
         return points[-1]
     raise NothingToPush(
-        f"Nothing to push: {session.session_id} has no answer and no tool result yet.",
-        "Push it after the first one.",
+        f"Nothing to push: {session.session_id} has no answer and no tool result yet.", "Push it after the first one."
     )
 
 

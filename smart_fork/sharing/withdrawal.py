@@ -273,11 +273,7 @@ def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
 
 
 def _loss_of(
-    one: ReceivedLog,
-    edits: Edits,
-    before: Sequence[TimedLine],
-    after: Sequence[TimedLine],
-    keys: Iterable[str] = (),
+    one: ReceivedLog, edits: Edits, before: Sequence[TimedLine], after: Sequence[TimedLine], keys: Iterable[str] = ()
 ) -> Loss:
     """Return the content that a log loses by the `edits` of its records.
 
