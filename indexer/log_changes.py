@@ -16,7 +16,7 @@ from indexer.lazy import dataclass
 from indexer.masking import VERSION as MASKS_VERSION
 from indexer.safe_files import checkpoints_dir
 from indexer.store.base import SeenFile
-from indexer.transcripts.base import Agents, LogFile, is_there
+from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import READER_VERSION
 from indexer.values import Value
@@ -99,16 +99,11 @@ def _changed(
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
-def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
-    """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present."""
-    return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
-
-
 def _forget(
     store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
 ) -> bool:
     """Remove the logs in `seen` that are not in `there` from the index. Return True if any were removed."""
-    gone = deleted_logs(seen.keys() - there.keys(), adapters)
+    gone = adapters.deleted(seen.keys() - there.keys())
     report.removed += len(gone)
     if not gone:
         return False

@@ -33,7 +33,7 @@ from indexer.lazy import dataclass
 from indexer.log_changes import Progress, Report, forgotten
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
 from indexer.parallel_reading import read_ahead
-from indexer.project import Project, begun_at, guest_of, is_within, project_of
+from indexer.project import Project, is_within, project_of
 from indexer.repositories import recorded, repository_of
 from indexer.session_work import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Words
@@ -368,7 +368,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     `repo_root` is the session's repository as stored earlier, for a session whose worktree was removed since.
     """
     resolved, project = _place_of(session, repo_root)
-    project = begun_at(session.head, project)
+    project = project.begun_at(session.head)
     export = to_markdown(session, pieces_of(session, mask_once), project.root if project.git else "")
     known = searchable_texts(session, export.pieces, agents)
     words = _words(known, session, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
@@ -402,7 +402,7 @@ def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
         files = tuple(one for one in document.edits.files if is_within(one, host.root))
         own = replace(session, title=talk.title, headline=headline_of(talk.title, session.turns_in(there)))
         yield replace(
-            document, session=own, project=guest_of(host), resolved_cwd=host.root,
+            document, session=own, project=host.with_guest_key(), resolved_cwd=host.root,
             chunks=tuple(one for one in document.chunks if one.exchange in there), words=_words(talk, own, "", files),
             edits=replace(document.edits, files=files),
             authored=tuple(one for one in document.authored if one.exchange in there),

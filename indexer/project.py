@@ -250,6 +250,24 @@ class Project:
             return False
         return any(is_within(directory, one) for one in removed_worktrees(Path(self.key)))
 
+    def begun_at(self, head: str) -> Project:
+        """Return this project with a key that names `head`, the commit at which a session without a directory began."""
+        return replace(self, key=f"{_HEAD_PREFIX}{head} {self.key}") if head else self
+
+    @staticmethod
+    def head_of(key: str) -> str:
+        """Return the commit that `begun_at` has put into a project's key; empty for other keys."""
+        return key.removeprefix(_HEAD_PREFIX).partition(" ")[0] if key.startswith(_HEAD_PREFIX) else ""
+
+    def with_guest_key(self) -> Project:
+        """Return this project with a key that marks work of a session that began in another project."""
+        return replace(self, key=f"{_GUEST_PREFIX}{self.key}")
+
+    @staticmethod
+    def host_of(key: str) -> str:
+        """Return the project's key in a key that `with_guest_key` made; empty for other keys."""
+        return key.removeprefix(_GUEST_PREFIX) if key.startswith(_GUEST_PREFIX) else ""
+
 
 def project_of(directory: str | Path) -> Project:
     """Return the project of `directory`, which need not exist: a deleted folder still belongs to its repository."""
@@ -265,26 +283,6 @@ def project_of(directory: str | Path) -> Project:
             root = found.key.parent if found.key.name == ".git" else top
             return Project(str(found.key), str(root), git=True)
     return Project(str(resolved), str(resolved), git=False, doubt=doubt)
-
-
-def begun_at(head: str, project: Project) -> Project:
-    """Return `project` with a key that names the commit `head` at which a session without a known directory began."""
-    return replace(project, key=f"{_HEAD_PREFIX}{head} {project.key}") if head else project
-
-
-def head_of(key: str) -> str:
-    """Return the commit that `begun_at` has put into a project's key; empty for other keys."""
-    return key.removeprefix(_HEAD_PREFIX).partition(" ")[0] if key.startswith(_HEAD_PREFIX) else ""
-
-
-def guest_of(project: Project) -> Project:
-    """Return `project` with a key that marks work of a session that began in another project."""
-    return replace(project, key=f"{_GUEST_PREFIX}{project.key}")
-
-
-def host_of(key: str) -> str:
-    """Return the key of the project in which work was done, from a key that `guest_of` made; empty for other keys."""
-    return key.removeprefix(_GUEST_PREFIX) if key.startswith(_GUEST_PREFIX) else ""
 
 
 def resolve(directory: str | Path) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from indexer.project import Project, head_of, host_of, is_within
+from indexer.project import Project, is_within
 from indexer.repositories import known_objects
 from indexer.session_work import Authored, Edits, Fate, MetError, Outcome
 from indexer.store import vectors
@@ -90,17 +90,17 @@ class StoreReading:
         )
         rows = [row for row in rows if row[1] in agents and (automated or not row[2])]
         if project is None or not project.git:  # what was done as a guest is found where the session was begun
-            rows = [row for row in rows if not host_of(row[4])]
+            rows = [row for row in rows if not Project.host_of(row[4])]
         if project is None:
             return Scope(tuple(row[0] for row in rows))
         if project.git:
             places = project.all_places
-            heads = {row[4]: head for row in rows if (head := head_of(row[4]))}
+            heads = {row[4]: head for row in rows if (head := Project.head_of(row[4]))}
             there = known_objects(Path(project.key), heads.values())
             inside = {
                 row[3]
                 for row in rows
-                if project.key in (row[4], host_of(row[4]))
+                if project.key in (row[4], Project.host_of(row[4]))
                 or heads.get(row[4]) in there
                 or any(is_within(row[5], one) for one in places)
             }

@@ -121,6 +121,10 @@ class AgentAdapter(Protocol):
     def folders(self) -> tuple[tuple[Path, int], ...]:
         """Return the folders with logs, each with the number of levels below it to search. Some may not exist."""
 
+    def odd_files(self) -> Iterator[tuple[str, str]]:
+        """Yield the `odd_files` of the agent's folders: (path, reason)."""
+        return (found for folder, depth in self.folders() for found in odd_files(folder, self.endings, depth))
+
     def discover(self) -> Iterator[LogFile]:
         """Yield all session logs of the agent, by directory listing and `stat` alone, without files of sub-agents."""
 
@@ -252,6 +256,10 @@ class Agents:
     def opens_a_session(self, action: str) -> bool:
         """Return True if an action line (see `describe`) names a log of any agent, or the export of a session."""
         return self._sessions.search(action) is not None
+
+    def deleted(self, paths: Iterable[str]) -> list[str]:
+        """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present."""
+        return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in self)]
 
     @property
     def names(self) -> tuple[str, ...]:

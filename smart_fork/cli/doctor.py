@@ -20,7 +20,7 @@ from indexer.embedder import Embedder, reporting_loading
 from indexer.errors import what_failed
 from indexer.export import export_names, export_path, is_export
 from indexer.lazy import dataclass
-from indexer.log_changes import VERSION, Progress, deleted_logs, forgotten
+from indexer.log_changes import VERSION, Progress, forgotten
 from indexer.pipeline import document_of
 from indexer.safe_files import index_db
 from indexer.store import damage, vectors
@@ -138,7 +138,7 @@ class _Examination:
         )
         known = {path: (agent, session_id) for path, agent, session_id in rows}
         new = there.keys() - known
-        gone = deleted_logs(known.keys() - there.keys(), READERS)
+        gone = READERS.deleted(known.keys() - there.keys())
         bare = [path for path in gone if known[path][1] and kept_logs.find(*known[path]) is None]
         for paths, what in (
             (new, "are not in the index yet"),

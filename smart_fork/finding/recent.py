@@ -18,7 +18,7 @@ from indexer.runs import FailedLog
 from indexer.safe_files import index_db
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import Store
-from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
+from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Origin, Session
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.agent import KeptPrompt
@@ -243,8 +243,7 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
     return tuple(
         FailedLog(printable(path), why)
         for agent in (() if call_context.limited() else adapters)
-        for folder, depth in agent.folders()
-        for path, why in odd_files(folder, agent.endings, depth)
+        for path, why in agent.odd_files()
     )
 
 

@@ -410,7 +410,7 @@ def test_what_a_log_had_is_erased_where_it_was_rewritten_and_not_where_it_has_gr
 @pytest.mark.parametrize(("head", "inside"), [("abc", True), ("def", False), ("", False)])
 def test_a_repository_that_moved_is_known_by_a_commit_that_is_here(store, monkeypatch, head, inside):
     save(store, session_of("hi", cwd="/old/shop"))
-    monkeypatch.setattr(queries, "head_of", {"/old/shop": head}.get)
+    monkeypatch.setattr(Project, "head_of", {"/old/shop": head}.get)
     monkeypatch.setattr(queries, "known_objects", lambda _, heads: {"abc", ""}.intersection(heads))
     monkeypatch.setattr(Project, "all_places", ())
 
