@@ -167,23 +167,19 @@ def write_private(file: Path, text: str, *, force: bool) -> None:
 
 
 def _markdown(name: str, session: Session, read: ConversationPage) -> Iterator[str]:
-    yield f"# {in_line(name)}"
-    yield ""
-    yield f"{AGENTS.title_of(session.agent)} · {session.session_id} · {session.last_activity}"
+    about = (AGENTS.title_of(session.agent), session.session_id, session.last_activity)
+    yield from (f"# {in_line(name)}", "", " · ".join(map(str, about)))
     for exchange in read.exchanges:
         entry = exchange.entry
-        yield ""
-        yield f"## {entry.place}. {in_line(entry.question) or 'Before the first question'}"
+        yield from ("", f"## {entry.place}. {in_line(entry.question) or 'Before the first question'}")
         for message in exchange.messages:
             yield from _message(message, "You" if message.role == "user" else AGENTS.title_of(session.agent))
 
 
 def _message(message: ShownMessage, who: str) -> Iterator[str]:
-    yield ""
-    yield f"**{who}** (message {message.number})"
+    yield from ("", f"**{who}** (message {message.number})")
     if message.text:
-        yield ""
-        yield from quoted_lines(message.text)
+        yield from ("", *quoted_lines(message.text))
     if message.steps:
         yield ""
     for step in message.steps:

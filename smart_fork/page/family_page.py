@@ -16,7 +16,6 @@ from indexer.repositories import recorded
 from indexer.session_work import Outcome
 from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Codec
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.display_text import printable, time_of
@@ -98,23 +97,25 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
     return OwnBeginning(len(session.turns), len(session.turns))
 
 
-def differences(first: Session, second: Session, codecs: tuple[Codec | None, Codec | None]) -> SessionDifferences:
-    """Compare two sessions. `codecs` decode the records of each."""
-    begun = (own_beginning(first, second), own_beginning(second, first))
-    own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
-    edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, codecs, strict=True)]
-    paths = sorted({*edits[0], *edits[1]}, key=lambda path: (not (path in edits[0] and path in edits[1]), path))
-    files = tuple(
-        (path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MAX_PARTED_FILES]
+def differences(first: Session, second: Session) -> SessionDifferences:
+    """Compare two sessions that were read with their raw records."""
+    one, other = own_beginning(first, second), own_beginning(second, first)
+    turns, other_turns = range(one.done, len(first.turns)), range(other.done, len(second.turns))
+    edits, other_edits = _edits(first, turns), _edits(second, other_turns)
+    paths = sorted({*edits, *other_edits}, key=lambda path: (not (path in edits and path in other_edits), path))
+    shown = paths[:MAX_PARTED_FILES]
+    prompts = (
+        sum(turn.prompt for turn in first.turns[: one.asked]),
+        sum(turn.prompt for turn in second.turns[: other.asked]),
     )
-    answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
     return SessionDifferences(
-        shared=max(sum(turn.prompt for turn in session.turns[: one.asked])
-            for one, session in zip(begun, (first, second), strict=True)
-        ),
-        first=_part(first, own[0], edits[0]), second=_part(second, own[1], edits[1]),
-        answer=compared("the last answer", [(answers[0], answers[1])]), files=files, more_files=len(paths) - len(files),
-    )  # fmt: skip
+        shared=max(prompts),
+        first=_part(first, turns, edits),
+        second=_part(second, other_turns, other_edits),
+        answer=compared("the last answer", [(_answer(first, turns), _answer(second, other_turns))]),
+        files=tuple((path, tuple(edits.get(path, ())), tuple(other_edits.get(path, ()))) for path in shown),
+        more_files=len(paths) - len(shown),
+    )
 
 
 def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
@@ -133,9 +134,9 @@ def _answer(session: Session, turns: range) -> str:
     return next((turn.text for turn in said if turn.role == "assistant" and turn.text), "")
 
 
-def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list[FileDiff]]:
+def _edits(session: Session, turns: range) -> dict[str, list[FileDiff]]:
     """Return a session's changes of files in these turns, by path relative to the session's directory."""
-    steps, found = Steps(session, work), dict[str, list[FileDiff]]()
+    steps, found = Steps(session, AGENTS[session.agent].codec), dict[str, list[FileDiff]]()
     for number in turns:
         for step in steps.of(number):
             if step.kind != "edit" or step.failed:
@@ -189,7 +190,7 @@ def _compared(family: Family, first: str, second: str) -> tuple[SessionDifferenc
         )
     except SmartForkError as error:
         return None, error.message
-    return differences(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""
+    return differences(one, other), ""
 
 
 #: The width of the time line in percent, and the smallest length of a session, so that a short one can be seen.

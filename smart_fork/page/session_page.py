@@ -128,6 +128,10 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     agent, way = AGENTS[session.agent], session_link(one)
     begun = agent.subagents.begun(session) if agent.subagents else {}
     read, shown = read_of(session, asked, begun)
+    command = f"smart-fork fork {session.session_id}"
+    if session.resumed.reason not in ("gap", "elsewhere"):
+        of_others = is_others(session.session_id, session)
+        command = fork_command(session.agent, session.session_id, session.cwd, of_others=of_others)
     return SessionPage(
         left_out=session_lookup.left_out(session),
         **shown,
@@ -137,11 +141,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         cached=cache_in_words(shared_until(session)),
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
-        command=fork_command(
-            session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
-        )
-        if session.resumed.reason not in ("gap", "elsewhere")
-        else f"smart-fork fork {session.session_id}",
+        command=command,
         way=way,
         outputs=way,
         noted=noted,

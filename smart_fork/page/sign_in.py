@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from starlette.responses import Response
 
 from indexer.lazy import dataclass
 from indexer.safe_files import private_dir, replace_file
@@ -196,6 +195,4 @@ class SignIn:
         self.entries = SignInCodes(folder, f"http://{host}/")
         self.forms: PageForms[Any] = PageForms(token, folder / "forms")
 
-    @staticmethod
-    def sign_in_page() -> Response:
-        return sign_in_page()
+    sign_in_page = staticmethod(sign_in_page)

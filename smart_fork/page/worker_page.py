@@ -56,11 +56,11 @@ def act_on_worker(form: Mapping[str, str]) -> WorkerActionResult:
         return WorkerActionResult(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
     if do.startswith("answer-"):
         number, shown = do.removeprefix("answer-"), form.get("asked", "")
-        done = message_worker(worker, number, answer=True, meant=lambda question: asked(question) == shown)
-        return WorkerActionResult(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
-    if do not in ("message", "queue"):
+        done, said = message_worker(worker, number, answer=True, meant=lambda one: asked(one) == shown), mask(number)
+    elif do in ("message", "queue"):
+        done = message_worker(worker, text, queue=do == "queue")
+    else:
         raise Usage("No such action", "Reload the workers page.")
-    done = message_worker(worker, text, queue=do == "queue")
     return WorkerActionResult(done.worker_id or worker, done.name, done.how, said, done.warnings)
 
 

@@ -92,12 +92,9 @@ async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallN
         where = error.errors(include_url=False, include_input=False)[0]["loc"]
         given: Any = ctx.params or {}
         name = next((str(part) for part in reversed(where) if isinstance(given, Mapping) and part in given), "")
-        allowed = _FORM.get(name, "something else")
-        why = (
-            f"{name} must be {allowed}, not {shown(given[name])}"
-            if name
-            else f"{where[-1] if where else 'params'} is required"
-        )
+        why = f"{where[-1] if where else 'params'} is required"
+        if name:
+            why = f"{name} must be {_FORM.get(name, 'something else')}, not {shown(given[name])}"
         raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: {why}") from error
     except ValueError as error:  # what the library says of a prompt
         raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: {error}") from error
