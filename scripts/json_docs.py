@@ -17,7 +17,7 @@ from indexer.runs import LastRun
 from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
 from smart_fork.agents import log_tail
-from smart_fork.cli import overview
+from smart_fork.cli import agents, status
 from smart_fork.cli.service.installation import ServiceInstallation
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.setup import setup_answer as setting_up
@@ -116,8 +116,8 @@ TABLES: Mapping[str, Table] = {
     "last_run": _of(LastRun),
     "broken_logs": _of(index_refresh.BrokenLog),
     "index run": _of(index_refresh.IndexRunReport),
-    "agents": _of(overview.AgentsAtAGlance),
-    "agent": _of(overview.AgentAtAGlance),
+    "agents": _of(agents.AgentsAtAGlance),
+    "agent": _of(agents.AgentAtAGlance),
     "forget": _of(session_removal.Removal),
     "setup": _of(setting_up.SetUp),
     "steps": _of(setting_up.StepTold, unsaid="notes error hint"),
@@ -126,7 +126,7 @@ TABLES: Mapping[str, Table] = {
     "undone": _of(setting_up.StepUndone),
     "setup hooks": _of(setting_up.HooksSet),
     "settings": _of(setting_up.HooksChanged),
-    "status": _of(overview.Overview),
+    "status": _of(status.Overview),
     "doctor": _of(doctor.Checked),
     "checks": _of(doctor.Check),
     "service status": _of(ServiceInstallation),

@@ -47,12 +47,13 @@ _PROBE_BYTES = 1 << 14
 _MIN_TMUX = (3, 2)
 #: The number of files or versions that a check names.
 _NAMED = 5
-RUN_INDEX = "Run `smart-fork index run`."
 
 
 @value
 class Check(Value):
     """The result of checking one part of the installation. If it is `optional`, such as tmux, it may be missing."""
+
+    RUN_INDEX = "Run `smart-fork index run`."
 
     name: str
     ok: bool
@@ -265,14 +266,16 @@ def _database() -> Iterator[Check]:
     before = kept(index_db())
     with opened() as store:
         if aside := [path for path in kept(index_db()) if path not in before]:
-            yield Check("index", ok=False, detail=f"it was damaged, and is kept as {aside[-1]}", next_step=RUN_INDEX)
+            yield Check(
+                "index", ok=False, detail=f"it was damaged, and is kept as {aside[-1]}", next_step=Check.RUN_INDEX
+            )
             return
         problem = store.db.execute("PRAGMA quick_check(1)").get
         if problem != "ok":
             raise apsw.CorruptError(str(problem))  # it is set aside
         counts = store.counts()
     passages = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} embedded"
-    step = RUN_INDEX if not counts.sessions or counts.embedded < counts.chunks else ""
+    step = Check.RUN_INDEX if not counts.sessions or counts.embedded < counts.chunks else ""
     yield Check(
         "index", ok=True, detail=f"{passages}; SQLite {apsw.sqlite_lib_version()}; {index_db()}", next_step=step
     )
@@ -332,7 +335,7 @@ def _engine() -> Iterator[Check]:
         engine.refresh(store.counts().updated_at)
     ranking = engine.ask(EngineQuestion("retry a failed upload", ("retry",), READERS.names))
     found = f"{engine.name}, {ranking.way or 'nothing'} answers" + (f"; {ranking.error}" if ranking.error else "")
-    step = f"{RUN_INDEX} It says what {engine.name} needs." if ranking.error else ""
+    step = f"{Check.RUN_INDEX} It says what {engine.name} needs." if ranking.error else ""
     yield Check("engine", ok=ranking.way is not None, detail=printable(found), next_step=step)
 
 
@@ -343,7 +346,7 @@ def _query(embedder: Embedder) -> Iterator[Check]:
         with opened() as store:
             row = store.db.execute(newest).fetchone()
             if row is None:
-                yield Check("search", ok=True, detail="nothing is indexed yet", next_step=RUN_INDEX)
+                yield Check("search", ok=True, detail="nothing is indexed yet", next_step=Check.RUN_INDEX)
                 return
             query = Query(str(row[1]), Scope((int(str(row[0])),)), 5, everywhere=True)
             found = search(store, query, partial(embedded, embedder))
@@ -352,7 +355,7 @@ def _query(embedder: Embedder) -> Iterator[Check]:
         return
     ok, count = bool(found.hits) and not found.error, len(found.hits)
     detail = f"{found.mode}, {count} result{'s' * (count != 1)}" + (f"; {found.error}" if found.error else "")
-    yield Check("search", ok=ok, detail=detail, next_step="" if ok else f"{RUN_INDEX} Then check again.")
+    yield Check("search", ok=ok, detail=detail, next_step="" if ok else f"{Check.RUN_INDEX} Then check again.")
 
 
 def _programs(processes: Processes) -> Iterator[Check]:

@@ -36,6 +36,11 @@ class Hooks(AgentFacet):
     #: The settings file in the agent's own folder.
     file: str = "settings.json"
 
+    @property
+    def tool_events(self) -> tuple[tuple[str, str], ...]:
+        """The events of tool calls at which the model gets what our command prints, with patterns of the tools."""
+        return tuple((event, tools) for event, tools in (("PreToolUse", self.edits), self.failures) if tools)
+
     def path(self) -> Path:
         """Return the path of the file with the agent's hooks."""
         return self.of.home.folder() / self.file

@@ -46,6 +46,8 @@ _CONTRADICTORY = (
 
 #: Parameters that take references to sessions, in whichever command they are.
 _SESSIONS = frozenset({"session", "sessions", "reference", "fork_from", "resume_session_id"})
+#: The key in a command's ``ctx.meta`` of the number of words after ``--``: none of them is an option or an id.
+WORDS_BEHIND_DASHES = "smart_fork.words_behind_dashes"
 _ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
 #: Commands that run even with invalid settings: some show the settings, and agents wait for the others.
 _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
@@ -60,14 +62,14 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
 
 
 def _names(parameter: Any) -> list[str]:
-    """Return the names of a click parameter in help and errors: an option's flags, or an argument's metavar."""
+    """Return the names of a click parameter as help shows them: the flags of an option, or an argument's metavar."""
     return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
 
 
 def session_references(given: Any) -> Any:
-    """Replace result numbers, titles and worker names in an argument's value by session ids.
+    """Replace the shortcuts in `given`, a text or a list of texts, by references to sessions.
 
-    The number ``1`` means the first session of the last list or search result at this terminal.
+    Shortcuts are titles, worker names and result numbers: ``1`` is the first session of the last list at this terminal.
     """
     if not isinstance(given, str):
         return [session_references(one) for one in given] if given else given
@@ -89,6 +91,7 @@ class _CheckedParameters:
 
         Refuse empty, repeated and contradictory values.
         """
+        ctx.meta[WORDS_BEHIND_DASHES] = len(args) - args.index("--") - 1 if "--" in args else 0
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         _refuse_repeated(order)
         named = {one: _names(one) for one in self.params}
@@ -101,7 +104,7 @@ class _CheckedParameters:
         return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write this command's help as click does, with examples, and many options sorted into groups."""
+        """Write this command's help as click does, with examples. Many options are shown in groups."""
         words, above = list[str](), ctx
         while above.parent is not None:
             words.insert(0, above.info_name)
@@ -116,7 +119,7 @@ class Command(_CheckedParameters, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless an environment variable of smart-fork has an invalid value.
 
-        If an agent's command names a session from a recall hint that the agent got, count the hint as followed.
+        An agent may name a session that a recall hint (a line about a past session) suggested: record that it did.
         """
         if ctx.info_name not in _WHATEVER_IS_SET and (
             fault := next(filter(None, (one.fault() for one in VARIABLES)), "")
@@ -147,14 +150,14 @@ class CommandApp(typer.Typer):
     def __init__(self, **how: Any) -> None:
         super().__init__(cls=Group, **how)
 
-    def command(
-        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, json: bool = True, **how: Any
+    def command(  # type: ignore[override]
+        self, name: str, *, json: bool = True, **how: Any
     ) -> Callable[[_Function], _Function]:
-        """Return a decorator that makes a function a command, as typer does, with ``--json`` unless `json` is false.
+        """Return a decorator that registers a function as a command, with ``--json`` unless `json` is false.
 
-        A parameter that is a request (an object with options as fields) becomes one option for each field.
+        Each parameter of a request class, such as `FindRequest`, becomes one option for each field.
         """
-        add = super().command(name, cls=cls or Command, **how)
+        add = super().command(name, cls=Command, **how)
 
         def added(command: _Function) -> _Function:
             if json:
@@ -185,7 +188,7 @@ _GROUPS: Mapping[str, str] = {
 
 @cache
 def examples(path: str = "") -> tuple[str, ...]:
-    """Return at most two example command lines for the command `path`, such as ``team push``; without `path`, all.
+    """Return the example command lines of all commands, or at most two for the command `path`, such as ``team push``.
 
     The examples name a session of ``smart-fork demo``, so that people can try them there.
     """
@@ -196,7 +199,7 @@ def examples(path: str = "") -> tuple[str, ...]:
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Add the examples of the command `path` to the click command's help, and sort many options into groups."""
+    """Add the examples of the command `path` to its help. If it has many options, show them in groups."""
     if path and (shown := examples(path)):
         command.epilog = "\n\n".join(("Examples:", *(f"  smart-fork {one}" for one in shown)))
     options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]

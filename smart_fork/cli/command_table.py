@@ -43,22 +43,22 @@ _PANELS = {
         "fork": ("fork.fork", "Run a fork of a session. The original stays untouched."),
         "why": ("find.why", "Print each change of a line with the prompt that caused it."),
         "fix": ("find.fix", "Print what ended the error on standard input before."),
-        "list": ("find.list_sessions", "List recent sessions, newest first."),
-        "show": ("find.show", "Print a session's conversation with numbered messages."),
+        "list": ("sessions.list_sessions", "List recent sessions, newest first."),
+        "show": ("sessions.show", "Print a session's conversation with numbered messages."),
         "resume": ("start_agents.resume", "Resume a session in the directory it worked in."),
         "continue": ("start_agents.continue_newest", "Resume the newest session of this directory."),
         "demo": ("demo.demo", "Find and fork on made-up sessions in a temporary home."),
     },
     "Sessions": {
         "branch": ("fork.branch", "Copy a session, whole or up to a message, without running it."),
-        "lineage": ("fork.lineage", "Show a session's forks, branches and parents as a tree."),
+        "lineage": ("sessions.lineage", "Show a session's forks, branches and parents as a tree."),
         "verdict": ("marks.verdict", "Note what came of a session. Results say it from then on."),
         "tag": ("marks.tag", "Tag a session, or list all tags."),
         "pin": ("marks.pin", "Put sessions first in lists."),
         "archive": ("marks.archive", "Leave sessions out of lists. find still finds them."),
-        "export": ("find.export", "Write a session to one HTML or Markdown file, secrets masked."),
+        "export": ("sessions.export", "Write a session to one HTML or Markdown file, secrets masked."),
         "excise": ("excise.app", "Cut turns or secrets out of a session. Every cut can be undone."),
-        "project": ("index.project_app", "Show which directories this project's sessions come from."),
+        "project": ("project.app", "Show which directories this project's sessions come from."),
         "forget": ("excise.forget", "Remove a session from everything that smart-fork keeps."),
     },
     "Workers": {
@@ -78,16 +78,16 @@ _PANELS = {
         "team": ("smart_fork.team.commands.app", "Share sessions with a team, and fork the sessions of others."),
     },
     "Index and service": {
-        "status": ("overview.status", "Show index, service, workers and the last error on one screen."),
-        "open": ("serve.open_page", "Open the page: search, read and fork in the browser."),
+        "status": ("status.status", "Show index, service, workers and the last error on one screen."),
+        "open": ("service_commands.open_page", "Open the page: search, read and fork in the browser."),
         "index": ("index.app", "Update the search index, or show its state."),
-        "service": ("serve.app", "Keep the index fresh with launchd or systemd."),
+        "service": ("service_commands.app", "Keep the index fresh with launchd or systemd."),
     },
     _AGENTS: {
-        "serve": ("serve.serve", "Run the service in this terminal. Ctrl-C ends it."),
-        "logs": ("serve.logs", "Print the service's log."),
+        "serve": ("service_commands.serve", "Run the service in this terminal. Ctrl-C ends it."),
+        "logs": ("service_commands.logs", "Print the service's log."),
         "recall": ("find.recall", "Find the one session that knows, or what this one said before."),
-        "choices": ("result_list.choices", "Print sessions as lines for fzf. smart-fork alone runs this."),
+        "choices": ("session_picker.choices", "Print sessions as lines for fzf. smart-fork alone runs this."),
         "mcp": ("main.mcp", "Serve MCP on stdin and stdout. Agents start this."),
         "statusline": ("quick_answers.statusline", "Print one segment for an agent's status line."),
         "hook": ("main.hook", "Take one hook event from stdin. Agents run this."),
@@ -97,7 +97,7 @@ _PANELS = {
         "setup": ("setup.app", "Connect smart-fork to your agents. --remove undoes it."),
         "config": ("config.config", "Show every setting, its value and where the value comes from."),
         "help": ("main.show_help", "Print the help of a command."),
-        "agents": ("overview.agents", "List the agents on this machine and what each one supports."),
+        "agents": ("agents.agents", "List the agents on this machine and what each one supports."),
         "doctor": ("doctor.doctor", "Test every part and name the next step for each failure."),
     },
 }
@@ -117,7 +117,7 @@ _MEANT = {
 
 
 def unknown_command(words: list[str], path: str, names: Iterable[str]) -> Exception:
-    """Return the error for `words` that no command or group below `path` is named after.
+    """Return the error for `words` of which the first is no command of the program or group `path`.
 
     It suggests a similar one of `names`; for several words, a search.
     """
@@ -144,7 +144,7 @@ def command_module(name: str) -> ModuleType:
 
 
 def command_in(words: list[str]) -> str | None:
-    """Return the name of the command that the `words` of a command line call, or `None`."""
+    """Return the command that `words` call: the first word that is no option, or `None` if that is no command."""
     name = next((one for one in words if not one.startswith("-")), "")
     name = ALIASES.get(name, name)
     return name if name in COMMANDS else None

@@ -18,7 +18,7 @@ import typer
 from indexer import default_embedder, kept_logs
 from indexer.embedder import Embedder, reporting_loading
 from indexer.errors import what_failed
-from indexer.export import export_names, export_path, is_export
+from indexer.export import export_path, is_export
 from indexer.lazy import dataclass
 from indexer.log_changes import VERSION, Progress, forgotten
 from indexer.pipeline import document_of
@@ -32,8 +32,8 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json, progress_bar, say, working
 from smart_fork.cli.service.client import ServiceGoneError, find_service
 from smart_fork.cli.service.instance import announced
-from smart_fork.cli.setup import plan
-from smart_fork.doctor import RUN_INDEX, Check, Checked, run_checks
+from smart_fork.cli.setup import installed_parts
+from smart_fork.doctor import Check, Checked, run_checks
 from smart_fork.finding.index_access import unavailable
 from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.search import embedded, search
@@ -46,7 +46,7 @@ def doctor(
 ) -> None:
     """Test every part by using it, and name the next step for each failure."""
     with working("checking each part"):
-        checks = run_checks() + Check.run("set-up", plan.checks)
+        checks = run_checks() + Check.run("set-up", installed_parts.checks)
     if deep:
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         with progress_bar() as progress:
@@ -80,7 +80,7 @@ MAX_RANK = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """An indexed session and its log, which ``doctor --deep`` compares."""
+    """A session in the index and its log, which ``doctor --deep`` compares with each other."""
 
     session: SessionRow
     file: LogFile
@@ -90,7 +90,7 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
     """Run all checks of ``doctor --deep``. For an unchanged index, `seed` decides which logs are sampled."""
     embedder, told = embedder or default_embedder.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
-        missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
+        missing = Check("index", ok=False, detail="there is no index to examine", next_step=Check.RUN_INDEX)
         return [missing, *Check.run("service", _service)]
     try:
         with reporting_loading(progress), damage.read_only(index_db()) as db:
@@ -147,7 +147,7 @@ class _Examination:
         ):
             if paths:
                 detail = f"{len(paths)} logs {what}: {_some(paths)}"
-                yield Check("logs", ok=False, detail=detail, next_step=RUN_INDEX, optional=True)
+                yield Check("logs", ok=False, detail=detail, next_step=Check.RUN_INDEX, optional=True)
         self._samples = self._sampled(there)
         yield Check("logs", ok=True, detail=f"{len(there)} logs, {len(known)} of them indexed")
 
@@ -169,21 +169,20 @@ class _Examination:
         changed: list[str] = []
         for number, one in enumerate(self._samples):
             self._progress("reading logs again", number, len(self._samples))
-            stored, exported = self._compared(one)
+            stored, exported = self._compare(one)
             faults += [stored] * bool(stored)
             changed += [exported] * bool(exported)
-        yield from _told(
+        yield from _checks_of(
             "sample", faults, f"{len(self._samples)} logs were read again, and match the index", _rebuild()
         )
         if changed:
             step = f"Delete {'it' if len(changed) == 1 else 'them'}, then run `smart-fork index run`."
-            yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
+            yield from _checks_of("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
-    def _compared(self, one: _Sample) -> tuple[str, str]:
-        """Read a log again and compare it with the index.
+    def _compare(self, one: _Sample) -> tuple[str, str]:
+        """Read a session's log again and compare it with the index and with the export (a Markdown file).
 
-        Return a complaint about its passages, and the path of an export (Markdown file) that differs. Both are empty if
-        nothing is wrong.
+        Return a complaint about the passages, and the path of an export that differs; both empty if nothing is wrong.
         """
         agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
@@ -211,23 +210,19 @@ class _Examination:
         return (f"{who}: {wrong} of {len(wanted)} passages do not match its log" if wrong else ""), export
 
     def _exports(self) -> Iterator[Check]:
-        names = {agent.name: export_names(agent.name) for agent in READERS}
-        rows: list[Any] = self._store.db.execute(
-            "SELECT agent, session_id, path FROM sessions WHERE home IS NULL"
-        ).fetchall()
-        missing = [(sid, log) for agent, sid, log in rows if export_path(agent, sid).name not in names[agent]]
+        rows: Any = list(self._store.db.execute("SELECT agent, session_id, path FROM sessions WHERE home IS NULL"))
+        missing = [(sid, log) for agent, sid, log in rows if not export_path(agent, sid).exists()]
         back = [session_id for session_id, log in missing if log]
         lost = [session_id for session_id, log in missing if not log]
         left = [str(path) for one in forgotten() if (path := export_path(*one)).exists()]
-        if back:
-            yield Check("exports", ok=False, detail=f"{len(back)} are missing: {_some(back)}", next_step=RUN_INDEX)
-        if lost:
-            detail = f"{len(lost)} exports of sessions with deleted logs are missing: {_some(lost)}"
-            step = "`smart-fork show ID` prints a kept copy; `smart-fork forget ID` removes the rest."
-            yield Check("exports", ok=False, detail=detail, next_step=step)
-        if left:
-            detail = f"{len(left)} exports of forgotten sessions are still there: {_some(left)}"
-            yield Check("exports", ok=False, detail=detail, next_step=RUN_INDEX)
+        show_or_forget = "`smart-fork show ID` prints a kept copy; `smart-fork forget ID` removes the rest."
+        for wrong, what, step in (
+            (back, "are missing", Check.RUN_INDEX),
+            (lost, "exports of sessions with deleted logs are missing", show_or_forget),
+            (left, "exports of forgotten sessions are still there", Check.RUN_INDEX),
+        ):
+            if wrong:
+                yield Check("exports", ok=False, detail=f"{len(wrong)} {what}: {_some(wrong)}", next_step=step)
         if not missing and not left:
             yield Check("exports", ok=True, detail=f"{len(rows)} sessions have theirs")
 
@@ -237,11 +232,11 @@ class _Examination:
         """Embed some indexed passages again, and check that the new vectors match the stored ones."""
         model = self._store.meta("model")
         if not model:
-            yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
+            yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=Check.RUN_INDEX)
             return
         if model != self._embedder.model:
             detail = f"the index is embedded with {model}, and questions with {self._embedder.model}"
-            step = f"{RUN_INDEX} It embeds everything again; or set SMART_FORK_MODEL as it was."
+            step = f"{Check.RUN_INDEX} It embeds everything again; or set SMART_FORK_MODEL as it was."
             yield Check("meaning", ok=False, detail=detail, next_step=step)
             return
         ids = [chunk for (chunk,) in self._store.db.execute("SELECT id FROM chunks WHERE block ORDER BY id")]
@@ -252,7 +247,7 @@ class _Examination:
             vector = self._embedder.embed([text])[0].astype(np.float32).tobytes()
             far += self._similarity(chunk, vector) < MIN_SIMILARITY
         faults = [f"{far} of {len(texts)} passages have the vector of another text"] if far else []
-        yield from _told(
+        yield from _checks_of(
             "meaning", faults, f"{len(texts)} passages were embedded again, and match the index", _rebuild()
         )
 
@@ -261,36 +256,35 @@ class _Examination:
         return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
 
     def _questions(self) -> Iterator[Check]:
-        """Search for the words of sampled passages, and check that each result contains the passage's session.
+        """Search for the words of sampled passages, and check that each passage's own session is among the results.
 
-        Sessions with the same text can displace it. So ``doctor`` fails only if more than half of the searches miss
-        theirs.
+        Other sessions with the same text can push it out, so this fails only if more than half of the searches miss it.
         """
         failed: list[str] = []
         missed: list[str] = []
         asked = 0
         for one in self._chance.sample(self._samples, len(self._samples)):
-            if asked < MAX_QUESTIONS and (text := self._telling(one.session.row)):
+            if asked < MAX_QUESTIONS and (text := self._longest_passage(one.session.row)):
                 self._progress("asking", asked, MAX_QUESTIONS)
                 asked += 1
-                error, miss = self._asked(one.session, text)
+                error, miss = self._search_for(one.session, text)
                 failed += [error] * bool(error)
                 missed += [miss] * bool(miss)
         well = f"{asked - len(missed)} of {asked} passages asked for were found by words and meaning"
-        yield from _told("questions", failed, well, RUN_INDEX)
+        yield from _checks_of("questions", failed, well, Check.RUN_INDEX)
         for miss in missed:
             yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
 
-    def _telling(self, session: int) -> str:
-        """Return the passage of a session with the most different words; empty if it has too few to search for."""
+    def _longest_passage(self, session: int) -> str:
+        """Return the session's passage with the most distinct words; empty if it has too few to search for."""
         texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
         best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
         return best if len(words_of(best)) >= MIN_WORDS else ""
 
-    def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
+    def _search_for(self, session: SessionRow, text: str) -> tuple[str, str]:
         """Search for a passage of `session`. Return two complaints, which are empty if nothing is wrong.
 
-        The first says that search by words or by meaning failed, the second that the results lack the session.
+        The first: only words or only vectors could be searched. The second: the session is not among the results.
         """
         query = Query(text, Scope((session.part,)), MAX_RANK)
         store = cast("Store", self._store)  # to search is to read
@@ -305,7 +299,7 @@ class _Examination:
 
 
 def _part(name: str, faults: Iterator[str], well: str) -> Iterator[Check]:
-    yield from _told(name, list(faults), well, _rebuild())
+    yield from _checks_of(name, list(faults), well, _rebuild())
 
 
 def _workers() -> Iterator[Check]:
@@ -315,7 +309,7 @@ def _workers() -> Iterator[Check]:
     step = f"Stop all workers, and move {path} away: running workers are found again, others are lost."
     try:
         with damage.read_only(path) as db:
-            yield from _told("workers", list(damage.damage(db)), "the register of workers is intact", step)
+            yield from _checks_of("workers", list(damage.damage(db)), "the register of workers is intact", step)
     except apsw.Error as error:
         yield Check("workers", ok=False, detail=str(error), next_step=step)
 
@@ -345,10 +339,10 @@ def _service() -> Iterator[Check]:
     yield Check("service", ok=not problem, detail=detail, next_step=step, optional=well)
 
 
-def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
-    """Yield a failed result for each of the first `faults` and one that counts the rest; without faults a passed one.
+def _checks_of(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
+    """Yield a failed check for each of the first faults, and one with the number of the others.
 
-    `step` is the next step after a fault, `well` the detail of the passed result.
+    Without faults, yield a passed check with the detail `well`. `step` is the next step after a fault.
     """
     for fault in faults[: damage.MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,7 +114,7 @@ def cut(
         return
     asked = replace(asked, reference=reference or session, turns=turns, tool=tool, composer=composer)
     with progress_bar() as progress:
-        outcome = cut_out(asked, agree=lambda planned: yes or _agreed(planned, progress), progress=progress)
+        outcome = cut_out(asked, agree=lambda planned: yes or _confirmed(planned, progress), progress=progress)
     if not printed_as_json(outcome):
         _print_cut(outcome, summarised=not yes and not asked.dry_run)
     if asked.dry_run and outcome.warnings and not asked.force:
@@ -138,8 +139,8 @@ def verify(
             erasure.erase_again(reference or session, tool)
     with working("searching"):
         found = verification.check(reference or session, tool)
-    copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
-    found = replace(found, words_found=_hinted(found.words_found), copies=copies)
+    copies = tuple(replace(one, words_found=_masked_words(one.words_found)) for one in found.copies)
+    found = replace(found, words_found=_masked_words(found.words_found), copies=copies)
     if not printed_as_json(found):
         _print_found(found)
     if not found.ok:
@@ -164,11 +165,11 @@ def _print_found(found: Soundness) -> None:
         say(f"{found.unknown} cuts have no snapshot, so verify cannot search for their words")
     for path in found.unsearched:
         say(f"received a hand-over, check it by hand: {path}")
-    out.print("whole" if found.ok else "not known" if _is_not_known(found) else "not whole")
+    out.print("whole" if found.ok else "not known" if _is_unverified(found) else "not whole")
 
 
-def _is_not_known(found: Soundness) -> bool:
-    """Return True if ``excise verify`` found no leftovers, but could not search for cuts without a saved log."""
+def _is_unverified(found: Soundness) -> bool:
+    """Return True if ``excise verify`` found nothing wrong, but could not check the cuts without a snapshot."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -229,11 +230,7 @@ def discard(
 
 
 @app.command("suggest")
-def suggest(
-    session: SessionArgument = None,
-    reference: SessionOption = None,
-    tool: ToolOption = AGENTS.AUTO,
-) -> None:
+def suggest(session: SessionArgument = None, reference: SessionOption = None, tool: ToolOption = AGENTS.AUTO) -> None:
     """Suggest what to cut, with reasons and savings."""
     from smart_fork.excise.suggestions import suggest as suggested
 
@@ -273,21 +270,21 @@ def branch_without(
     out.print(f"To resume the original: {told.resume_original}")
 
 
-def _hinted(words: Sequence[str]) -> tuple[str, ...]:
+def _masked_words(words: Sequence[str]) -> tuple[str, ...]:
     """Mask all but each word's first letter, because an answer must not repeat words that were cut."""
     return tuple(word[:1] + "*" * (len(word) - 1) for word in words)
 
 
 def _means_turns(text: str) -> bool:
-    """Return True if the only argument is a range of turns, such as ``5-7``, and no session's id."""
+    """Return True if `text`, the only argument, is a range of turns, such as ``5-7``, and no session id."""
     from smart_fork.finding.session_lookup import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
     return digits and not is_session(text)
 
 
-def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Show the planned cut and ask for confirmation. Without a terminal or with ``--json``, return False unasked."""
+def _confirmed(planned: CutPlan, progress: Progress | None) -> bool:
+    """Show the planned cut and ask for confirmation. Without stdin or with ``--json``, return False unasked."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
@@ -349,7 +346,7 @@ def forget(
     from smart_fork.excise import erasure
 
     if not (undo or yes):
-        _ask(session)
+        _confirm_forgetting(session)
     with working("indexing it again" if undo else "erasing"):
         done = erasure.undo_forgetting(session) if undo else erasure.forget(session)
     if printed_as_json(done):
@@ -366,13 +363,13 @@ def forget(
         err.print(f"It is still in {one.path}: {one.reason}")
     if done.jsonl_path:
         err.print(f"The agent still has its log: {done.jsonl_path}")
-        if shared := _shared(Path(done.jsonl_path), done.agent_type):
+        if shared := _shared_id(Path(done.jsonl_path), done.agent_type):
             err.print(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere")
 
 
 @bounded()
-def _ask(reference: str) -> None:
-    """Print the session's title, and ask the person to confirm that smart-fork forgets the session.
+def _confirm_forgetting(reference: str) -> None:
+    """Show the session's title, and ask the person to confirm that smart-fork forgets the session.
 
     Raises:
         Usage: stdin is no terminal, or the command answers in JSON.
@@ -391,18 +388,13 @@ def _ask(reference: str) -> None:
     typer.confirm("Forget it for good?", abort=True, err=True)
 
 
-def _shared(path: Path, agent: str) -> str | None:
-    """Return the id under which the team shares the log at `path`; `None` if it is not shared."""
+def _shared_id(path: Path, agent: str) -> str | None:
+    """Return the id of the shared session that the log at `path` was pushed as; `None` if it is not shared."""
     from smart_fork.agents.log_readers import READERS
 
-    if not state_db.rows("SELECT 1 FROM pulled LIMIT 1"):
-        return None
-    from smart_fork.sharing.received_logs import tracked_in
+    if agent in READERS.names and state_db.rows("SELECT 1 FROM pulled LIMIT 1"):
+        from smart_fork.sharing.received_logs import tracked_in
 
-    if agent not in READERS.names:
-        return None
-    try:
-        found = tracked_in(path, agent)
-    except SmartForkError:
-        return None
-    return found[2].session_id if found is not None else None
+        with suppress(SmartForkError):
+            return found[2].session_id if (found := tracked_in(path, agent)) else None
+    return None

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smart_fork.agents.request_fields import takes
 from smart_fork.cli.command_table import command_module
-from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
-from smart_fork.cli.output import library_shown, out, plain, printed_as_json, say, say_passed_over, write
-from smart_fork.cli.result_list import INDENT, print_deleted_prompts, print_found
-from smart_fork.cli.short_ids import short
+from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, WhoseOption
+from smart_fork.cli.output import library_shown, out, plain, printed_as_json, say
+from smart_fork.cli.result_list import INDENT, print_found
+from smart_fork.cli.session_ids import short
 from smart_fork.display_text import minute
 from smart_fork.errors import Usage
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.ranking import percent
-from smart_fork.finding.request import FindRequest, RecentRequest
-from smart_fork.finding.results import place_mark
-from smart_fork.finding.team_sessions import conversation_of, team_search
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.team_sessions import team_search
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer
 
 
-#: The most sessions that the team's server lists in one page.
-_MAX_SHARED = 100
 #: The most characters that are read of an error on stdin.
 _MAX_ERROR_CHARACTERS = 1 << 20
 #: How long to wait for the first line of a patch on standard input.
@@ -56,7 +51,7 @@ def find(
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    asked = replace(asked, agent_type=agent, changes=_changes() if asked.changes else None)
+    asked = replace(asked, agent_type=agent, changes=_patch() if asked.changes else None)
     if asked.session:
         _print_exchanges(asked, project)
         return
@@ -87,11 +82,8 @@ def _print_exchanges(request: FindRequest, project: str | None) -> None:
         say(f"smart-fork show {short(found.session_id)} --at {found.exchanges[0].message} reads the best one")
 
 
-def _changes() -> bool | str:
-    """Return the patch on stdin, or `True` to search for the uncommitted changes.
-
-    If stdin is an open pipe, wait only a few seconds for input.
-    """
+def _patch() -> bool | str:
+    """Return the patch on stdin; after a few seconds without one, `True`, which means the uncommitted changes."""
     if sys.stdin.isatty() or not select.select([sys.stdin], [], [], _PATCH_SECONDS)[0]:
         return True
     return sys.stdin.read() or True
@@ -102,7 +94,7 @@ def recall(
     here: Annotated[bool, "Search this session: the one that runs the command."] = False,
     project: ProjectOption = None,
 ) -> None:
-    """Find the one session that probably knows, as at a first prompt, or what this session said before."""
+    """Find the one session that probably knows; with `here`, the exchanges of the calling session that know."""
     find(asked=FindRequest.recall(" ".join(intent), here=here), project=project)
 
 
@@ -163,86 +155,6 @@ def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectO
         raise typer.Exit(3)
 
 
-@takes(order="agent project everywhere limit include_automated tag archived")
-def list_sessions(
-    *,
-    agent: WhoseOption = EVERYBODY,
-    project: ProjectOption = None,
-    everywhere: EverywhereOption = False,
-    asked: RecentRequest,
-    team: Annotated[bool, "Only sessions that the team shares."] = False,
-) -> None:
-    """List recent sessions, straight from the logs: no index is needed. Pinned sessions come first."""
-    if team:
-        whose = None if agent == EVERYBODY else str(agent)
-        if asked.limit > _MAX_SHARED:
-            raise Usage(
-                f"--limit is at most {_MAX_SHARED} with --team, not {asked.limit}",
-                "`smart-fork team list --page` lists more.",
-            )
-        team_commands = command_module("team")
-        place = team_commands.TeamPlace(project=project)
-        team_commands.reading.list_sessions(agent=whose, limit=asked.limit, place=place)
-        return
-    from smart_fork.finding.recent import list_recent
-
-    found = list_recent(
-        agent, project, asked.limit, everywhere=everywhere, automated=asked.include_automated, tag=asked.tag or "",
-        archived=asked.archived,
-    )  # fmt: skip
-    if printed_as_json(found):
-        return
-    for why in filter(None, (*found.unread, found.project_notice)):
-        say(why)
-    say_passed_over(found.passed_over)
-    if not found.sessions:
-        say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
-    wide = max((len(one.agent_type) for one in found.sessions), default=0)
-    for one in found.sessions:
-        out.row(
-            plain(f"{short(one.session_id):<13}", "bold cyan"),
-            f"{one.agent_type:<{wide}}",
-            minute(one.last_modified),
-            one.headline or one.title,
-            *([plain(one.project_path, "dim")] if everywhere else []),
-            *([plain(f"({mark})", "dim")] if (mark := place_mark(one.project_inferred_from, one.began_in)) else []),
-            *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
-            *([plain(f"(fork of {short(one.forked_from)})", "dim")] if one.forked_from else []),
-            *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
-        )
-    print_deleted_prompts(found.gone_prompts)
-    if found.hidden_automated and len(found.sessions) < asked.limit:
-        say(f"Automated sessions, hidden: {found.hidden_automated}. --include-automated shows them.")
-
-
-def show(
-    session: SessionArgument,
-    at: Annotated[int | None, "Show the messages around this number."] = None,
-    context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
-    no_pager: Annotated[bool, "Print all of it, without PAGER."] = False,
-) -> None:
-    """Print a session's conversation as Markdown, rendered on a terminal. `fork --at` takes the numbers of the
-    messages.
-    """
-    from smart_fork.finding.conversation import Exported, ReadRange
-
-    one = conversation_of(session, ReadRange(at, context or 0, context), Path.cwd())
-    if printed_as_json(one):
-        return
-    if isinstance(one, Exported):
-        texts, notes = [(str(one.markdown), "")], one.noted.sentences if one.noted else []
-    else:
-        texts, notes = list(one.as_markdown()), [one.notice if one.owner else "", one.left_out]
-    if sys.stdout.isatty() or "FZF_PREVIEW_COLUMNS" in os.environ:
-        from smart_fork.cli import pager
-
-        pager.show(texts, pages=sys.stdout.isatty() and not no_pager)
-    else:
-        out.print("\n".join(next(zip(*texts, strict=True))))
-    for sentence in filter(None, notes):
-        say(sentence)
-
-
 def _exit_code(answer: Answer) -> int:
     """Return 3 if the project has no session, 1 if the search failed, else 0."""
     if isinstance(answer, Unsearched):
@@ -251,27 +163,3 @@ def _exit_code(answer: Answer) -> int:
         return 0 if answer.results else 3
     there = answer.results or answer.fallback_sessions or answer.index.sessions or answer.index.unread_logs
     return 0 if there else 3
-
-
-def export(
-    session: SessionArgument,
-    file: Annotated[Path | None, typer.Argument(help="File to write. Without it, print to stdout.")] = None,
-    html: Annotated[bool, "Write one HTML page without scripts."] = False,
-    markdown: Annotated[bool, "Write Markdown."] = False,
-    force: Annotated[bool, "Replace an existing file."] = False,
-) -> None:
-    """Write a session to one file: prompts, answers, commands, and edits as diffs. Secrets are masked."""
-    from smart_fork.page.export import exported
-
-    if html == markdown:
-        raise Usage("Choose a format: --html or --markdown")
-    where = None if file == Path("-") else file
-    made = exported(session, "html" if html else "markdown", where, force=force)
-    if printed_as_json(made):
-        return
-    if made.left_out:
-        say(made.left_out)
-    if made.file is not None:
-        say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it.")
-    else:
-        write(made.text)

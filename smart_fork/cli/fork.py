@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,24 +15,10 @@ from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.references import Reference
 from smart_fork.agents.request_fields import Options, takes
-from smart_fork.cli.command import Command, session_references
+from smart_fork.cli.command import WORDS_BEHIND_DASHES, session_references
 from smart_fork.cli.options import HandedOption, SessionArgument
-from smart_fork.cli.output import (
-    Plain,
-    as_values,
-    complain,
-    cut_to,
-    library_shown,
-    one_line,
-    out,
-    plain,
-    printed_as_json,
-    say,
-    say_notes,
-    starting,
-)
-from smart_fork.cli.short_ids import short
-from smart_fork.display_text import ago, tokens_about
+from smart_fork.cli.output import as_values, complain, library_shown, out, printed_as_json, say, say_notes, starting
+from smart_fork.cli.session_ids import short
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.answer import Found
 from smart_fork.finding.fork_suitability import cache_in_words
@@ -41,28 +27,11 @@ from smart_fork.finding.session_lookup import is_session
 from smart_fork.finding.team_sessions import is_shared
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BestSessions, BranchRequest, BudgetOptions, ForkRequest
-from smart_fork.forking.results import Forked, NotForked
+from smart_fork.forking.results import Forked
 
 if TYPE_CHECKING:
-    from rich.tree import Tree
-
     from smart_fork.finding.session_library import Library
-    from smart_fork.forking.results import Branched, ForkPrice, Relative, Selection, Way
-
-
-_PROTECTED = "smart_fork.protected"
-
-
-class ForkCommand(Command):
-    """The command ``fork``. It counts the words after ``--``, because all of them belong to the prompt."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[_PROTECTED] = len(args) - args.index("--") - 1 if "--" in args else 0
-        return super().parse_args(ctx, args)
-
-
-#: Commands with a class of their own instead of `Command`, by name.
-COMMAND_CLASSES = {"fork": ForkCommand}
+    from smart_fork.forking.results import Branched, ForkPrice, NotForked, Selection, Way
 
 
 _Worktree = Annotated[
@@ -99,7 +68,7 @@ def fork(
     A prompt alone forks the session that fits best. What starts with a dash goes after "--":
     smart-fork fork 70f1a07f -- "-Werror breaks the build, fix it"
     """
-    ids, prompt = _ids_and_prompt(words or [], ctx.meta[_PROTECTED])
+    ids, prompt = _ids_and_prompt(words or [], ctx.meta[WORDS_BEHIND_DASHES])
     if ids and best.top is not None:
         raise Usage("--top searches for sessions and takes no id", "Give only the prompt.")
     several = best.top is not None or len(ids) > 1
@@ -128,7 +97,7 @@ def fork(
 def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge: bool) -> None:
     """Refuse contradictory options of ``fork``.
 
-    `several` says that more than one session is to be forked, `merge` that they become one fork.
+    With `several`, there is more than one session to fork; with `merge`, these become one fork.
     """
     searched = best.top is not None
     if best.min_score is not None and not searched:
@@ -214,9 +183,9 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print how many exchanges and tokens of a session a fork with a token budget keeps; `in_full`, each exchange.
+    """Print how many exchanges and tokens of a session its fork keeps within the budget; `in_full`, each exchange too.
 
-    With `alone` (one session, in its own agent), also print the message from which the fork's log differs.
+    With `alone` (one session, in its own agent), also print from which message on the fork's log is new.
     """
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
@@ -246,7 +215,9 @@ def price_in_words(price: ForkPrice) -> str:
 
 
 def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
-    """Fork the sessions `ids`, or the best ones of a search, each with the options of `like`. Print each result.
+    """Fork the sessions `ids`, or the `best` ones of a search, with the options of `like`. Print each result.
+
+    Each fork gets a new worktree if `in_worktrees` is true, or a name for them.
 
     Exit with 1 if a fork was not started, with 3 if no session fits.
     """
@@ -264,12 +235,12 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
         if left_out:
             least = LIKELY_SCORE if best.min_score is None else best.min_score
             say(f"note: {left_out} more were skipped: their scores are below {least:.2f}. --min-score 0 takes all.")
-    if any(isinstance(one, NotForked) for one in answer.forks):
+    if not all(isinstance(one, Forked) for one in answer.forks):
         raise typer.Exit(1)
 
 
 def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
-    """Search for sessions to fork. Return a request for each, and the number skipped for low scores.
+    """Search for the `best` sessions. Return a fork request for each, and the number skipped for low scores.
 
     If no session fits, print the results of the search and exit with 3.
     """
@@ -296,20 +267,14 @@ def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tupl
 
 def _print_forks(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
     for one in forks:
-        if isinstance(one, NotForked):
+        if isinstance(one, Forked):
+            print_forked(one, dry_run=dry_run)
+        else:
             message = f"{one.session_name}, a fork of {one.resume_session_id}: {one.error}"
             complain(SmartForkError(message, one.hint))
-        else:
-            print_forked(one, dry_run=dry_run)
     started = [one.worker_id for one in forks if isinstance(one, Forked) and one.worker_id]
     if started:
         out.print(f"Compare them: smart-fork compare {' '.join(started)}")
-
-
-#: The width of output that is not a terminal: lines are not wrapped.
-WIDE = 10_000
-#: The most commits of a session that its lines in the tree name one by one.
-COMMITS = 3
 
 
 @takes(
@@ -375,75 +340,3 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
         if started.attach:
             out.print(f"  watch it: {started.attach}")
     out.print(f"To resume the original: {branched.resume_original}")
-
-
-def lineage(session: SessionArgument) -> None:
-    """Show a session's family as a tree: parents and forks, running workers, and how to return to the parent."""
-    from smart_fork.forking.lineage import lineage as family_of
-
-    family = family_of(session)
-    if printed_as_json(family):
-        return
-    if not out.is_terminal:
-        out.console.width = WIDE
-    for tree in _trees(family.sessions, family.session_id):
-        out.print(tree, soft_wrap=False)
-    if family.left_out:
-        say(family.left_out)
-    if len(family.sessions) == 1:
-        out.print(f'No forks yet: smart-fork fork {short(family.session_id)} "PROMPT"')
-    if family.return_command:
-        out.print(f"To return to its parent: {family.return_command}")
-
-
-def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
-    from rich.tree import Tree
-
-    mixed = len({one.agent_type for one in members}) > 1
-    roots: list[Tree] = []
-    path: list[Tree] = []  # from the root down to the one before
-    for one in members:
-        del path[one.depth :]
-        label = _label(one, marked=one.session_id == asked, whose=AGENTS.title_of(one.agent_type) if mixed else "")
-        if path:
-            path.append(path[-1].add(label))
-        else:
-            path.append(Tree(label))
-            roots.append(path[0])
-    return roots
-
-
-def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
-    """Return a session's lines in the tree: title, facts and running worker.
-
-    `whose` names its agent, if the tree has sessions of several agents.
-    """
-    from rich.cells import cell_len
-
-    head = plain(short(one.session_id), "bold" if marked else "")
-    if one.log_gone and not one.running:
-        return head + plain("  its log is gone")
-    # What is beside it: the lines of the tree, and the id.
-    room = out.console.width - 4 * one.depth - cell_len(str(head)) - 2
-    head += plain(f"  {cut_to(one.title, room)}", "bold" if marked else "")
-    facts = [ago(one.last_activity), f"{one.turns} messages", f"{tokens_about(one.token_estimate)} tokens"]
-    if whose:
-        facts.insert(0, whose)
-    if one.copies:
-        facts.append(f"{len(one.copies) + 1} copies of its log")
-    if one.started_by:
-        facts.append(f"started by {short(one.started_by)}")
-    lines = [" · ".join(filter(None, facts))]
-    if at := one.left_parent_at:
-        after = f"forked after message {at.message}: "
-        lines.append(f'{after}"{cut_to(at.text, room - len(after))}"')
-    if one.merged_from:
-        lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
-    if made := one.commits:
-        named = ", ".join(commit.commit[:8] for commit in made.commits[:COMMITS])
-        more = f" and {left} more" if (left := made.count - COMMITS) > 0 else ""
-        told = f"commits: {named}{more}; lines of these in HEAD now: {made.lines_today}" if made.count else ""
-        lines.append("; ".join(filter(None, (told, made.notice))))
-    if running := one.running:
-        lines.append(f"{running.status}: worker {running.worker_id}  {one_line(running.attach)}")
-    return head + plain("".join(f"\n{line}" for line in lines), "dim")

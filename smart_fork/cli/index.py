@@ -19,13 +19,11 @@ from indexer.project import Project, project_of
 from indexer.safe_files import index_db, index_root
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.command import CommandApp
-from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import (
     NOT_ERASED,
     ProgressBar,
     at_home,
     out,
-    plain,
     printed_as_json,
     progress_bar,
     say,
@@ -33,15 +31,13 @@ from smart_fork.cli.output import (
 )
 from smart_fork.display_text import ago
 from smart_fork.errors import SmartForkError
-from smart_fork.finding.request import OWN, configured_engine, current_project
-from smart_fork.repository.project_places import described
+from smart_fork.finding.request import OWN, configured_engine
 
 if TYPE_CHECKING:
     from indexer.log_changes import Progress
     from indexer.store.sqlite import Store
     from smart_fork.finding.index_refresh import IndexRunReport
     from smart_fork.finding.index_status import IndexStatus
-    from smart_fork.repository.project_places import AboutProject
 
 
 #: How long an index run waits for another process that is indexing.
@@ -83,13 +79,13 @@ def run(
             before = store.seen()
             if if_idle and embedder is not None and has_other_vectors(store, embedder):
                 embedder = None
-            waiting = None if if_idle else _Following(store, progress)
+            waiting = None if if_idle else _OtherRunProgress(store, progress)
             patience, told = (0.0, give_way) if if_idle else (PATIENCE, progress)
             first = _project(project)
             with renewed(store, patience, progress, vectors=not no_vectors):
                 report = complete(store, READERS, embedder, first, patience=patience, progress=told, waiting=waiting)
             done = index_run_report(store, report, before, engine.name if engine else OWN)
-        _settle()
+        _run_pending_erasures()
     except IndexBusyError as error:
         if not if_idle:
             step = "`smart-fork index status` shows the progress."
@@ -113,8 +109,8 @@ def _project(folder: Path | None) -> Project | None:
     return project
 
 
-class _Following:
-    """Progress messages on stderr about an index run of another process, for which this process waits."""
+class _OtherRunProgress:
+    """Prints the progress of an index run of another process on stderr, while this process waits for that run."""
 
     def __init__(self, store: Store, progress: Progress | None) -> None:
         self._store, self._progress = store, progress
@@ -148,7 +144,7 @@ def status() -> None:
 
 
 def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Yield label and sentence of each line about the index's content and age. Only the first label has a text."""
+    """Yield (label, sentence) for each line about the index's content and age. Labels after the first are empty."""
     waiting = f"{state.unread_logs:,} more log{'s' * (state.unread_logs != 1)} to read" if state.unread_logs else ""
     yield "index", f"{state.sessions:,} session{'s' * (state.sessions != 1)}, {waiting or 'up to date'}"
     share = math.floor(100 * state.covered.all_passages)
@@ -164,7 +160,7 @@ def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
 
 
 def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Yield label and sentence of lines about the last index run, the model, the files, and skipped logs."""
+    """Yield (label, sentence) for each line about the last index run, the model, the files, and skipped logs."""
     if (run := state.last_run) and not (run.error or run.failed_logs):
         yield "last run", state.last_run_in_words()
     yield "model", (state.model or "none yet").partition("@")[0]
@@ -185,8 +181,8 @@ def path() -> None:
     out.print(str(index_root()))
 
 
-def _settle() -> None:
-    """Finish the erasures that a killed ``excise cut`` left: delete the cut text from the index's files."""
+def _run_pending_erasures() -> None:
+    """Erase cut text from the index's files if a killed ``excise cut`` has left that undone."""
     if state_db.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
         from smart_fork.excise import erasure
 
@@ -216,53 +212,3 @@ def _print_report(done: IndexRunReport) -> None:
     if done.broken_lines:
         broken = f"{done.broken_lines} broken lines in {len(done.broken_logs)} logs"
         say(f"{broken}; `smart-fork index status --json` lists them")
-
-
-project_app = CommandApp(help="Show which directories this project's sessions come from.", invoke_without_command=True)
-
-#: The reasons why another directory belongs to the same project, in words.
-_WHYS = {
-    "worktree": "a worktree of this repository",
-    "reflog": "the repository was there before it moved",
-    "remote": "a clone with the same remote and history",
-    "clone": "this repository was cloned from it",
-    "commits": "its sessions made commits that are in this repository",
-    "adopted": "adopted by you",
-}
-
-
-@project_app.callback()
-@with_options
-def project(ctx: typer.Context, project: ProjectOption = None) -> None:
-    """Show which directories this project's sessions come from, and why.
-
-    A repository is recognized by its first commits and its remote, wherever it is moved or cloned.
-    """
-    if ctx.invoked_subcommand is None:
-        _print_project(described(current_project(project)))
-
-
-@project_app.command("adopt")
-def adopt(
-    directory: Annotated[str, typer.Argument(help="The directory that the sessions name. It may be gone.")],
-    remove: Annotated[bool, "Undo it."] = False,
-    project: ProjectOption = None,
-) -> None:
-    """Give the sessions of another directory to this project."""
-    from smart_fork.finding.project_index import adopt as given
-
-    _print_project(given(current_project(project), directory, remove=remove))
-
-
-def _print_project(about: AboutProject) -> None:
-    if printed_as_json(about):
-        return
-    out.print(plain(about.project_path, "bold"))
-    if about.remote:
-        out.print(f"  remote {about.remote}")
-    for root in about.root_commits:
-        out.print(f"  first commit {root}")
-    for one in about.places:
-        out.print(f"  also {one.directory}: {_WHYS[one.why]}")
-    for directory in about.maybe:
-        out.print(f"  maybe {directory}: it shares history. smart-fork project adopt {directory}")

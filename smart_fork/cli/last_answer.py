@@ -1,6 +1,6 @@
-"""Numbers and names in place of session ids: ``show 1`` shows the first session of the last list or search result.
+"""References to sessions by number, title or worker name: ``show 1`` shows the first session of the last answer.
 
-For each terminal, smart-fork keeps the ids, time and project of the last answer, but no text.
+For each terminal, smart-fork keeps the session ids of the last answer with its time and project, but no text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ASK = 'Ask first: smart-fork find "…". An id works as well.'
 
 
 class _Answer(BaseModel):
-    """The sessions that the last command listed at a terminal: references by number."""
+    """The sessions that a command last listed at a terminal: a reference for each number."""
 
     project: str
     at: float
@@ -54,7 +54,7 @@ def remember(hits: Sequence[Hit]) -> None:
 
 
 def reference_of(word: str) -> str:
-    """Return the session that `word` means: a result's number, a title, or a worker's name. Other words stay.
+    """Return a reference to the session with the number, title or worker name `word`. Return other words as given.
 
     Raises:
         Usage: the last answer at this terminal has no result of this number.
@@ -83,7 +83,9 @@ def _result(number: str) -> str:
 
 
 def _named(name: str) -> str:
-    """Return a reference to this project's session with the title `name`, or of the worker `name`; empty without one.
+    """Return a reference to this project's session titled `name`, or to the session of the worker `name`.
+
+    Return an empty text if there is neither.
 
     Raises:
         Ambiguous: several sessions have the title.

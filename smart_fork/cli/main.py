@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from indexer.errors import IndexerError, next_step, what_failed
-from smart_fork.cli.command import Command, CommandApp
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.command_table import COMMANDS, command_in, command_module
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -55,19 +55,18 @@ def application(*names: str, every: bool = False) -> typer.Typer:
         if isinstance(function, typer.Typer):
             app.add_typer(function, name=name, help=entry.purpose)
         else:
-            kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
             rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[2]  # what it says after its purpose
             told = f"{entry.purpose}\n\n{rest}".strip()
-            app.command(name, cls=kind, json=name not in _WITHOUT_JSON, help=told)(function)
+            app.command(name, json=name not in _WITHOUT_JSON, help=told)(function)
     for name, entry in () if names else COMMANDS.items():
         how: dict[str, Any] = {"help": entry.purpose, "hidden": entry.hidden and not every}
-        app.command(name, json=False, rich_help_panel=entry.panel, **how)(_undefined)
+        app.command(name, json=False, rich_help_panel=entry.panel, **how)(_placeholder)
     return app
 
 
 @cache
 def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
-    """Return the click command of `application` for the same arguments, cached because a group is slow to build."""
+    """Return the click command of `application` with the same arguments. It is cached: a group is slow to build."""
     return typer.main.get_command(application(*names, every=every))
 
 
@@ -107,8 +106,8 @@ def show_help(
     command_line(*names, every=every)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)
 
 
-def _undefined() -> None:
-    """Stand in for each command in the list of all commands, which only prints help and runs none."""
+def _placeholder() -> None:
+    """Placeholder for the function of each command in the list of all commands, which only prints help."""
     raise NotImplementedError
 
 
@@ -125,13 +124,13 @@ def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
 ) -> None:
     log_to_stderr(verbose=verbose)
-    _look_around()
+    _note_caller()
 
 
-def _look_around() -> None:
-    """Find out which agent runs this command, if any.
+def _note_caller() -> None:
+    """Store which agent, if any, runs this command.
 
-    If a person runs it, store the names (not the values) of the agents' login variables in the environment.
+    If a person runs it, also keep the names (not the values) of the agents' login variables in the environment.
     """
     from smart_fork.agents import AGENTS
     from smart_fork.system.call_context import calling
@@ -158,7 +157,7 @@ def main() -> None:
         _write_nowhere()
         status = 0
     except OSError as error:  # of the last that was to be written
-        status = _unwritten(Unprinted(error))
+        status = _report_unprinted(Unprinted(error))
     sys.exit(status)
 
 
@@ -166,15 +165,14 @@ def _write_nowhere() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _unwritten(error: Unprinted) -> int:
-    """Report on stderr that stdout cannot be written, after the command has done its work. Return the exit code."""
+def _report_unprinted(error: Unprinted) -> int:
+    """Report on stderr that stdout could not be written. Return the exit code."""
     _write_nowhere()
     complain(error)
     return error.exit_code
 
 
-def _is_nowhere() -> bool:
-    """Return True if the working directory was removed."""
+def _is_directory_gone() -> bool:
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -182,10 +180,10 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _meant(arguments: list[str]) -> Iterable[str]:
-    """Return the names of the commands to import for a command line: one, or none for the list of commands.
+def _commands_to_import(arguments: list[str]) -> Iterable[str]:
+    """Return the names of the commands to import for a command line: one, or none to list the commands.
 
-    All, if a shell completes a line that cannot be split into words.
+    If a shell completes a line that cannot be split into words, return all.
     """
     asks = next((one for name, one in os.environ.items() if name.startswith("_") and name.endswith("_COMPLETE")), None)
     if asks is not None:
@@ -204,15 +202,15 @@ def _run() -> int:
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:
         if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
-            from smart_fork.cli.result_list import pick
+            from smart_fork.cli.session_picker import pick
 
             chosen = pick()
             if isinstance(chosen, int):
                 return chosen
             arguments = chosen
-        return int(command_line(*_meant(arguments))(arguments, standalone_mode=False) or 0)
+        return int(command_line(*_commands_to_import(arguments))(arguments, standalone_mode=False) or 0)
     except Unprinted as error:
-        return _unwritten(error)
+        return _report_unprinted(error)
     except SmartForkError as error:
         unhinted = isinstance(error, IndexerError) and not error.hint
         complain(SmartForkError(error.message, _KNOWN) if unhinted else error, as_json=as_json)
@@ -226,7 +224,7 @@ def _run() -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        if isinstance(error, FileNotFoundError) and _is_nowhere():
+        if isinstance(error, FileNotFoundError) and _is_directory_gone():
             gone = NotFound("The current directory was removed", "Change to an existing one: cd DIR.")
             complain(gone, as_json=as_json)
             return gone.exit_code

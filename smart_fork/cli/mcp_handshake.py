@@ -1,7 +1,7 @@
 """Answers to an MCP client's first requests, from a file and with almost nothing imported.
 
-The complete server takes a second to import. An agent's first request to its model lacks tools that are not listed by
-then. Most agents never call a tool, so the complete server starts only at a request that the file cannot answer.
+The complete server takes a second to import. Tools that an agent has not listed by then are missing in its first
+request to the model. Most agents never call a tool, so only a request without an answer in the file starts the server.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SPEAK = {"method", "result", "error"}
 
 
 def serve(options: Sequence[str]) -> list[str] | None:
-    """Serve on stdin and stdout until a request comes that the catalogue (a file of ready answers) cannot answer.
+    """Answer requests on stdin until one comes that has no answer in the catalogue (a file of ready answers).
 
-    Return the arguments with which to start the complete MCP server, with the input that it must read first; `None` for
-    unknown `options`. If the client closes stdin, end this process.
+    Return the arguments that start the complete MCP server with the unanswered input; `None` for unknown `options`. If
+    the client closes stdin, end this process.
     """
     tools = wanted(options)
     if tools is None:
@@ -47,19 +47,19 @@ def serve(options: Sequence[str]) -> list[str] | None:
         os._exit(130)
     if rest is None:
         os._exit(0)
-    return ["--tools", tools, "--begun", begun(hello or b"", rest + lines.rest)]
+    return ["--tools", tools, "--begun", encoded_start(hello or b"", rest + lines.rest)]
 
 
-def begun(hello: bytes, rest: bytes) -> str:
-    """Encode the beginning of an MCP conversation as a command-line argument for the complete MCP server.
+def encoded_start(hello: bytes, rest: bytes) -> str:
+    """Encode the start of an MCP conversation as a command-line argument for the complete MCP server.
 
-    `hello` is the answered ``initialize`` request, `rest` the input after it that was not answered.
+    `hello` is the answered ``initialize`` request, `rest` the unanswered input after it.
     """
     return f"{b2a_base64(hello, newline=False).decode()}.{b2a_base64(rest, newline=False).decode()}"
 
 
 class _Input:
-    """An iterator over the lines of stdin. `rest` is input that is not yet a line; a buffered file would hide it."""
+    """An iterator over the lines of stdin. `rest` is the input after the last line that it has yielded."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -76,7 +76,7 @@ class _Input:
 
 
 def wanted(options: Sequence[str]) -> str | None:
-    """Return which MCP tools to list, `FEW` or `ALL`; `None` if `options` is more than a valid ``--tools``."""
+    """Return the tools to list, `FEW` or `ALL`; `None` if `options` are anything but a valid ``--tools``."""
     said = [word for option in options for word in option.split("=", 1)]
     if not said:
         return ALL if os.environ.get(VARIABLE, "").strip().lower() == ALL else FEW
@@ -86,11 +86,9 @@ def wanted(options: Sequence[str]) -> str | None:
 def greet(
     lines: Iterable[bytes], out: BinaryIO, catalogue: dict[str, Any], tools: str
 ) -> tuple[bytes | None, bytes | None]:
-    """Answer the client's requests in `lines` on `out`, until one has no answer in the `catalogue` (a file of ready
-    answers).
+    """Answer the requests in `lines` on `out` from the `catalogue`, until one has no answer there.
 
-    Return the line with the ``initialize`` request, and the first line without an answer; `None` if the client closed
-    its input.
+    Return the line of the ``initialize`` request, if any, and the first unanswered line; `None` if `lines` ended.
     """
     known: dict[str, dict[str, Any]] = {
         "ping": {},
@@ -108,12 +106,15 @@ def greet(
     for line in lines:
         message = _message(line)
         if message is None:
-            _refuse(line, out)
+            from smart_fork.system.json_rpc import RpcMessage
+
+            if (answer := RpcMessage.refusal(line)) is not None:
+                _say(answer.line, out)
             continue
         if "id" not in message or "method" not in message:
             continue  # only a request is answered, and there is nobody yet who could be told anything
         method, params = message["method"], message.get("params") or {}
-        if hello is None and method in of_all and _can_be_told(params, discovered):
+        if hello is None and method in of_all and _introduces_client(params, discovered):
             _answer(message["id"], of_all[method], out)
             continue
         if (method == "initialize") is (hello is None) and _is_plain(method, params) and _is_clean(line, params):
@@ -128,13 +129,6 @@ def greet(
     return hello, None
 
 
-def _refuse(line: bytes, out: BinaryIO) -> None:
-    from smart_fork.system.json_rpc import RpcMessage
-
-    if (answer := RpcMessage.refusal(line)) is not None:
-        _say(answer.line, out)
-
-
 def _answer(number: str | int, result: dict[str, Any], out: BinaryIO) -> None:
     said = {"jsonrpc": "2.0", "id": number, "result": result}
     _say(json.dumps(said, separators=(",", ":")).encode(), out)
@@ -146,7 +140,7 @@ def _say(line: bytes, out: BinaryIO) -> None:
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
-    """Return the MCP tools in the `catalogue` (a file of ready answers): a few if `tools` is `FEW`, else all."""
+    """Return the MCP tools of the `catalogue` that `tools` selects: `FEW`, or `ALL`."""
     return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
 
 
@@ -156,7 +150,7 @@ def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _is_plain(method: str, params: dict[str, Any]) -> bool:
-    """Return True if a request has only the usual `params`, so that a ready answer fits."""
+    """Return True if the `params` of a request are only the usual ones, so that a ready answer fits."""
     if method != "initialize":
         return not params.keys() - {"_meta"}
     who = params.get("clientInfo")
@@ -169,8 +163,8 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
     )
 
 
-def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if a request without a handshake names its client, and a protocol version in `discovered`."""
+def _introduces_client(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
+    """Return True if `params` name the client and a supported protocol version, as without a handshake."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False

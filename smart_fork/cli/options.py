@@ -1,4 +1,4 @@
-"""Options and arguments of commands, made from the fields of request classes (objects with a command's options)."""
+"""Options and arguments of commands. Many are made from the fields of request classes, such as `FindRequest`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return `command` in a form that typer can read: a request parameter becomes an option for each field."""
-    parameters, requests = inputs(command, _made)
-    shown = [*map(_own, parameters)]
+    parameters, requests = inputs(command, _options_of)
+    shown = [*map(_for_typer, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)
 
     @functools.wraps(command)
@@ -56,14 +56,14 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
-    """Give `run` the parameters `shown`, which typer turns into options and arguments."""
+    """Replace the parameters of `run` by `shown`, from which typer makes options and arguments."""
     shown = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in shown]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
 
 
-def _own(one: Parameter) -> Parameter:
-    """Return a command's own parameter as typer needs it: a text in its annotation is the help of an option.
+def _for_typer(one: Parameter) -> Parameter:
+    """Return a command's parameter in typer's form: a text in its annotation becomes the help of an option.
 
     A `ProjectOption` becomes a path, so that shells complete it.
     """
@@ -75,8 +75,8 @@ def _own(one: Parameter) -> Parameter:
     return one.replace(annotation=Annotated[kind, _option(one.name, FieldInput(help=described))])
 
 
-def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the command-line option for a request's field, and for `worktree` a second one with its name.
+def _options_of(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
+    """Yield the command-line option for a request's field; for the field `worktree` also the option for its name.
 
     `said` describes the option, unless `other`, from the command's decorator, has another description.
     """
@@ -86,7 +86,7 @@ def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterat
     if described is None or isinstance(described, str):
         described = _annotation(one, said, described or said.help)
     name, default = one.name, one.default
-    if _turned_off(said):
+    if _is_negated(said):
         name, default = said.flags[0][2:].replace("-", "_"), False
     elif default is MISSING:
         default = Parameter.empty
@@ -99,8 +99,8 @@ def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterat
         yield Parameter(_NAMED, Parameter.KEYWORD_ONLY, default=None, annotation=other.get(_NAMED, _WORKTREE_NAME))
 
 
-def _turned_off(said: FieldInput) -> bool:
-    """Return True if a field's only flag is ``--no-…``: it is true unless the flag is given."""
+def _is_negated(said: FieldInput) -> bool:
+    """Return True if the only flag of a field is ``--no-…``, which makes the field false."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
@@ -119,18 +119,18 @@ def _option(name: str, said: FieldInput) -> Any:
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the values for a request's fields from those of the command line, both by option name."""
+    """Return a request's values by field name. `given` has the values of the command line by option name."""
     values = {}
     for name, value in given.items():
         said = FieldInput.of(named[name])
         if name == _NAMED and value is not None:
             values["worktree"] = value
         elif name != _NAMED and said is not None and value is not None:
-            values[named[name].name] = not value if _turned_off(said) else _plain(value, said)
+            values[named[name].name] = not value if _is_negated(said) else _converted(value, said)
     return values
 
 
-def _plain(value: Any, said: FieldInput) -> Any:
+def _converted(value: Any, said: FieldInput) -> Any:
     """Convert an option's `value` to the type that `said` describes, such as a number or a tuple."""
     if isinstance(value, str) and int in said.types and value.isascii() and value.isdigit():
         return int(value)

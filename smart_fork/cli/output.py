@@ -52,7 +52,7 @@ class Unprinted(SmartForkError):
 
 
 class Plain:
-    """A text for the terminal, made of pieces with a style each. rich is imported only on a terminal."""
+    """A text for the terminal, as pieces with a style each. It imports rich only if it is printed with rich."""
 
     def __init__(self, *spans: tuple[str, str]) -> None:
         self._spans = spans
@@ -83,11 +83,11 @@ class _Stream:
 
     @property
     def is_terminal(self) -> bool:
-        return self._is_made and self.console.is_terminal
+        return self._uses_rich and self.console.is_terminal
 
     @property
-    def _is_made(self) -> bool:
-        """Return True if the stream has a rich console or may need one: for a terminal, or with FORCE_COLOR."""
+    def _uses_rich(self) -> bool:
+        """Return True if rich prints on this stream: on a terminal, with FORCE_COLOR, or once it has printed."""
         return "console" in vars(self) or self._file.isatty() or bool(_SAID_TO_BE.intersection(os.environ))
 
     @property
@@ -98,7 +98,7 @@ class _Stream:
         """Print `parts` as rich's `Console.print` does. A `Plain` text is printed literally, without markup."""
         parts = tuple(map(_as_plain, parts))
         with self._writing():
-            if self._is_made or not all(isinstance(one, Plain) for one in parts):
+            if self._uses_rich or not all(isinstance(one, Plain) for one in parts):
                 self.console.print(*parts, sep=sep, end=end, **how)
             else:
                 self._file.write(sep.join(map(str, parts)).expandtabs() + end)
@@ -106,7 +106,7 @@ class _Stream:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Raise `Unprinted` if stdout cannot be written. Ignore errors of stderr: no command fails for them."""
+        """A context that turns a failed write to stdout into `Unprinted`, and ignores one to stderr."""
         try:
             yield
         except OSError as error:
@@ -122,7 +122,7 @@ class _Stream:
     def row(self, *given: Plain | str) -> None:
         """Print `given` as one line of a table, cut to the terminal's width; elsewhere whole."""
         parts = [*map(_as_plain, given)]
-        if not self._is_made:
+        if not self._uses_rich:
             self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
             return
         from rich.text import Text
@@ -133,7 +133,7 @@ class _Stream:
         self.print(line)
 
     def named(self, name: str, text: str, width: int) -> None:
-        """Print the label `name` in `width` columns, and `text` wrapped beside it; on one line without a terminal."""
+        """Print the label `name` in `width` columns, and `text` wrapped beside it; without a terminal, on one line."""
         head, body = plain(name.ljust(width), "bold"), plain(text)
         if not self.is_terminal:
             self.print(head, body)
@@ -185,7 +185,7 @@ def write(text: str) -> None:
 
 
 def _unprinted(error: OSError) -> Exception:
-    """Return the error for a failed write to stdout. A `BrokenPipeError` stays: it ends the command quietly."""
+    """Return `Unprinted` for a failed write to stdout, but a `BrokenPipeError` itself: it ends the command quietly."""
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
@@ -217,7 +217,7 @@ def cut_to(text: str, cells: int) -> str:
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
-    """Return `text` as lines `margin` columns narrower than the terminal, at most `most`; elsewhere as one line."""
+    """Return `text` in lines `margin` columns narrower than the terminal, at most `most`; if there is none, in one."""
     if not stream.width:
         return [text]
     from rich.text import Text
@@ -246,7 +246,7 @@ def say_notes(warnings: Iterable[str]) -> None:
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:
-    """Print the first files that were passed over because they hold no session, and count the rest."""
+    """Print the first of the files that were passed over because they hold no session, and count the others."""
     for one in logs[:_MAX_PASSED_OVER]:
         say(f"Passed over: {one.path}: {one.reason}")
     if len(logs) > _MAX_PASSED_OVER:
@@ -288,7 +288,7 @@ BAR_WIDTH = 16
 
 
 class ProgressBar:
-    """Progress on a terminal: a bar for each stage of the work, with the done share and the remaining time.
+    """Progress on a terminal: a bar for each stage of the work, with its finished share and the remaining time.
 
     If a stage's work cannot be counted, its bar moves to and fro and shows the elapsed time.
     """
@@ -368,7 +368,7 @@ class ProgressLines:
                 self._say_at, self._told = now + SAY_SECONDS, True
 
     def close(self) -> None:
-        """Print that the last stage has ended, if it was mentioned before."""
+        """Print that the last stage has ended, if a line about it was printed."""
         self._over.set()
         with self._lock:
             self._end(self._clock())
@@ -402,7 +402,7 @@ def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines
 
 @contextmanager
 def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show inside the context that the work `stage` is running, such as "checking each part", and for how long."""
+    """Show inside the context that the `stage` (a text such as "checking each part") runs, and how long it has run."""
     with progress_bar(quiet=quiet) as progress:
         if progress is not None:
             progress(stage, 0, 1)
@@ -410,7 +410,7 @@ def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
-    """Show inside the context that an agent is starting at `place`, unless it takes over this terminal."""
+    """Show inside the context that an agent is starting. Show nothing if its `place` is this terminal, "here"."""
     return working("starting the agent", quiet=quiet or place == "here")
 
 

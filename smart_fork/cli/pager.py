@@ -33,17 +33,17 @@ class _Rendered(Markdown):
     def __init__(self, text: str) -> None:
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
         self.parsed = [
-            _shown(one) for one in MarkdownIt().enable(["strikethrough", "table"]).disable(_HIDING).parse(text)
+            _cleaned(one) for one in MarkdownIt().enable(["strikethrough", "table"]).disable(_HIDING).parse(text)
         ]
 
 
-def _shown(token: Token) -> Token:
+def _cleaned(token: Token) -> Token:
     """Return the Markdown `token` without control characters, also those from HTML entities such as ``&#27;``."""
     token.content = printable(token.content)
     token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}
     token.type = "hardbreak" if token.type == "softbreak" else token.type
     token.tag = "h2" if token.tag == "h1" else token.tag  # rich has the others where their text begins
-    token.children = [_shown(one) for one in token.children] if token.children else token.children
+    token.children = [_cleaned(one) for one in token.children] if token.children else token.children
     return token
 
 

@@ -20,7 +20,7 @@ import apsw
 from indexer.project import project_of
 from indexer.safe_files import index_db
 from smart_fork.cli.command_table import COMMANDS
-from smart_fork.cli.short_ids import harmless, is_id, short
+from smart_fork.cli.session_ids import is_id, short
 from smart_fork.workers.registry_path import registry_file
 
 #: The variable that the shell scripts of `--install-completion` set.
@@ -33,6 +33,8 @@ _FLAGS = (
     "--json", "--html", "--markdown", "--force", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start",
 )  # fmt: skip
 _OFFERED, _TITLE = 40, 60
+#: Allowed characters beside letters and digits: none of them has a meaning for a shell, a pattern or a completion.
+_PLAIN = " .,_-/+@"
 
 
 class Completion(NamedTuple):
@@ -43,9 +45,9 @@ class Completion(NamedTuple):
 
 
 def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the completions that a shell asks for with the variables `env`, and an exit code.
+    """Return the completions for a shell that asks with the variables `env`, and an exit code.
 
-    Only commands, sessions, workers and tags are completed. Return `None` for other words, and if no shell asks.
+    Only commands, sessions, workers and tags are completed. Return `None` for all else, which typer completes.
     """
     shell = env.get(VARIABLE, "").removeprefix("complete_")
     asked = words_before(shell, env)
@@ -56,7 +58,7 @@ def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
     if kind is None:
         return None
     found = _CANDIDATES[kind](beginning)
-    return _said(shell, [one for one in found if one.value not in words], env, meant=kind != "command")
+    return _formatted(shell, [one for one in found if one.value not in words], env, described=kind != "command")
 
 
 def words_before(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
@@ -91,6 +93,13 @@ def _kind(words: list[str], beginning: str) -> str | None:
     if words[0] == "export" and begun:  # a file comes second
         return None
     return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
+
+
+def harmless(text: str, limit: int) -> str:
+    """Return `text` on one line of at most `limit` characters, without those that a shell could interpret."""
+    plain = "".join(one if one.isalnum() or one in _PLAIN else " " for one in text[: 4 * limit])
+    words = " ".join(plain.split())
+    return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"
 
 
 def _commands(beginning: str) -> list[Completion]:
@@ -134,10 +143,10 @@ def _tags(beginning: str) -> list[Completion]:
 _CANDIDATES = {"tag": _tags, "command": _commands, "session": _sessions, "worker": _workers}
 
 
-def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
+def _formatted(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, described: bool) -> tuple[str, int]:
     """Return the completions `found` in the form that `shell` reads, and an exit code.
 
-    With `meant`, bash gets each word's description, if there are several words.
+    With `described`, bash gets the descriptions of the words, too, if there are several.
     """
     several = list({one.value: one for one in found}.values())
     if shell == "zsh":
@@ -148,7 +157,7 @@ def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, me
             return "", int(not several)
         return "\n".join(f"{one.value}\t{one.meaning}" for one in several), 0
     # bash has no meanings: where it lists several they follow as a comment, and stay one if a menu takes it all.
-    alone = len(several) == 1 or not meant
+    alone = len(several) == 1 or not described
     return "\n".join(one.value if alone else f"{one.value}  # {one.meaning}" for one in several), 0
 
 
@@ -158,12 +167,14 @@ _FORK_TITLE = 32
 
 def print_segment() -> NoReturn:
     """Print smart-fork's part of an agent's status line, which may be empty, and end this process."""
+    _print_and_exit(lambda: f"{said}\n" if (said := _segment_for_stdin()) else "")
 
-    def segment() -> str:
-        said = status_segment(json.loads(sys.stdin.buffer.read(MAX_BYTES)))
-        return f"{said}\n" if said else ""
 
-    _print_and_exit(segment)
+def _segment_for_stdin() -> str:
+    try:
+        return status_segment(json.loads(sys.stdin.buffer.read(MAX_BYTES)))
+    except ValueError:
+        return ""
 
 
 def print_welcome() -> NoReturn:
@@ -188,16 +199,16 @@ def status_segment(status: Any) -> str:
     """
     session_id = _text(status, "session_id")
     directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")
-    parts = [_working(running_workers(), session_id, directory)]
+    parts = [_worker_count(running_workers(), session_id, directory)]
     if parent := source_of(session_id):
         parts.insert(0, f"fork of {harmless(title_of(index_db(), parent) or parent[:13], _FORK_TITLE)}")
     return " · ".join(filter(None, parts))
 
 
-def _working(running: list[KnownWorker], session_id: str, directory: str) -> str:
-    """Return the number of workers as a text, such as ``2 workers, 1 asks``; empty without workers.
+def _worker_count(running: list[KnownWorker], session_id: str, directory: str) -> str:
+    """Return the number of workers in words, such as ``2 workers, 1 asks``; empty without workers.
 
-    Of the `running` workers, those count that the session started, or that work in the project of `directory`.
+    A worker counts if the session started it, or if it works in the project of `directory`.
     """
     here = project_of(directory).key if directory else ""
     mine = [
@@ -245,7 +256,7 @@ def running_workers() -> list[KnownWorker]:
 
 
 def source_of(session_id: str) -> str:
-    """Return the id of the session from which a worker's session was forked; empty if it is no worker's fork."""
+    """Return the id of the session that a worker's session was forked from; empty if it was not forked."""
     query = "SELECT source_session_id FROM workers WHERE session_id = ? AND kind IN ('fork', 'branch')"
     found = rows(registry_file(), query, (session_id,))
     return str(found[0][0]) if found else ""
@@ -262,10 +273,10 @@ def _lives(pid: int) -> bool:
 
 
 def welcome_line() -> str:
-    """Return the line that tells a new session how many past sessions of its project can be searched.
+    """Return a line that tells a new session how many past sessions of its project can be searched.
 
-    It is empty in a worker's session, or without past sessions. It has no titles: text from logs must not reach the
-    model unasked.
+    It is empty in a worker's session, and without past sessions. It contains no titles, because text from logs must not
+    reach the model unasked.
     """
     if os.environ.get("SMART_FORK_WORKER_ID"):
         return ""
@@ -279,7 +290,7 @@ def welcome_line() -> str:
     )
 
 
-# As commands of the whole command line, which `program` needs only for their options.
+# As commands of the whole command line, which `launcher` needs only for their options.
 
 
 def statusline() -> None:
@@ -288,11 +299,7 @@ def statusline() -> None:
 
     if not wants_json():
         print_segment()
-    try:
-        status = json.loads(sys.stdin.buffer.read(MAX_BYTES))
-    except ValueError:
-        status = {}
-    print_json({"segment": status_segment(status)})
+    print_json({"segment": _segment_for_stdin()})
 
 
 def welcome() -> None:
@@ -308,15 +315,15 @@ def welcome() -> None:
 PATIENCE_MILLISECONDS = 50
 
 
-class Glimpsed(NamedTuple):
-    """A session as the index lists it. Its title comes from a log, and may be hostile to a shell or a terminal."""
+class IndexedSession(NamedTuple):
+    """A session in the index. Its title comes from a log, and may be hostile to a shell or a terminal."""
 
     agent: str
     session_id: str
     title: str
 
 
-def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
+def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[IndexedSession]:
     """Return at most `limit` sessions that people started, newest first, from the index at `path`.
 
     `project` is a project's key, or `None` for all. The ids begin with `beginning`.
@@ -324,13 +331,13 @@ def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> 
     begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
     values = (project, project, beginning, beginning + "\U0010ffff", limit)
     query = f"SELECT sessions.agent, session_id, title {_OF} {begins}"
-    return [Glimpsed(*row) for row in rows(path, query, values)]
+    return [IndexedSession(*row) for row in rows(path, query, values)]
 
 
-def titled(path: Path, project: str, title: str) -> list[Glimpsed]:
-    """Return at most two sessions of a project with this title, in any case. Two mean that it is ambiguous."""
+def titled(path: Path, project: str, title: str) -> list[IndexedSession]:
+    """Return at most two sessions of a project with this title, ignoring case. Two mean that it is ambiguous."""
     query = f"SELECT sessions.agent, session_id, title {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
-    return [Glimpsed(*row) for row in rows(path, query, (project, project, title))]
+    return [IndexedSession(*row) for row in rows(path, query, (project, project, title))]
 
 
 def title_of(path: Path, session_id: str) -> str:

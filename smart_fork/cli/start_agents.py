@@ -47,11 +47,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Resume even if the s
     prompt=PromptArgument,
     order="prompt agent project place worktree worktree_name",
 )
-def new(
-    agent: StartedOption = FIRST,
-    project: ProjectOption = None,
-    options: Options = NOTHING_SAID,
-) -> None:
+def new(agent: StartedOption = FIRST, project: ProjectOption = None, options: Options = NOTHING_SAID) -> None:
     """Start an agent in a new session."""
     _start(AgentStart(options, project or Path.cwd(), caller=_caller()).new(agent))
 
@@ -123,7 +119,7 @@ def spawn(
 
 
 def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
-    """Start a worker that resumes the session of `log`, a log that was just written, and print it.
+    """Start a worker that resumes the session of the log at the path `log`, and print it.
 
     `told` has further keys for the JSON answer.
     """

@@ -45,7 +45,7 @@ def setup(
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""
-    done = synchronization.set_up(remote, _given() if key else None, project)
+    done = synchronization.set_up(remote, _read_key() if key else None, project)
     if printed_as_json(done):
         return
     out.print(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}")
@@ -54,8 +54,8 @@ def setup(
         say("`smart-fork sync key` prints the key for it. Keep a copy: only the key opens the remote.")
 
 
-def _given() -> str:
-    """Read the sync key of the person's other machine: typed without echo, or from a pipe."""
+def _read_key() -> str:
+    """Read the sync key of the person's other machine from stdin. On a terminal, the key is not shown."""
     if sys.stdin.isatty():
         return str(typer.prompt("Key", hide_input=True, err=True))
     return sys.stdin.readline(1_000)

@@ -199,8 +199,7 @@ def compare(
         write_comparison(found, html)
         say(f"Written: {html}")
     if wants_json():
-        keys = set() if diff else {"diff"}
-        print_json({"workers": [{k: v for k, v in one.as_json().items() if k not in keys} for one in found]})
+        print_json({"workers": [{k: v for k, v in one.as_json().items() if diff or k != "diff"} for one in found]})
     elif html is None:
         _print(found, diff=diff)
 

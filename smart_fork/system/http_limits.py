@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -57,6 +57,12 @@ class Connection(H11Protocol):
     MAX_CONNECTIONS, MAX_STRANGERS, MAX_ACCEPTED = 256, 64, 16
     #: The key of the `Peer` in the scope of a request.
     PEER = "smart_fork.peer"
+
+    @classmethod
+    def peer_of(cls, scope: MutableMapping[str, Any]) -> Peer:
+        """Return the client that sent a request with this `scope`."""
+        peer: Peer = scope.setdefault(cls.PEER, Peer())
+        return peer
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)

@@ -17,7 +17,7 @@ from indexer.store import damage
 from indexer.store.damage import DamagedIndexError, kept, open_sound, remove_older
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
-from smart_fork.cli.overview import overview
+from smart_fork.cli.status import overview
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest

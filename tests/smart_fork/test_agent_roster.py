@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.cli.overview import all_agents
+from smart_fork.cli.agents import all_agents
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 HELP = "--fork-session --resume exec fork"

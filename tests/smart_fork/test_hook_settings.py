@@ -21,7 +21,7 @@ from smart_fork import json_edit
 from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.hooks import Hooks
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
 from smart_fork.errors import SmartForkError
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
@@ -44,7 +44,7 @@ agents = pytest.mark.parametrize("agent", [name for name, hooks in HOOKS.items()
 @pytest.fixture
 def file(home: Path, request: pytest.FixtureRequest) -> Path:
     agent = request.node.callspec.params.get("agent", "claude") if hasattr(request.node, "callspec") else "claude"
-    path = agent_settings.settings_file(agent)
+    path = agent_hooks.settings_file(agent)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -60,15 +60,15 @@ def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agen
     """R-028, R-029."""
     file.write_text(json.dumps(FOREIGN, indent=2))
 
-    assert agent_settings.install(agent).changed
-    ours, found = agent_settings.command(agent), commands(file)
+    assert agent_hooks.install(agent).changed
+    ours, found = agent_hooks.command(agent), commands(file)
     assert set(HOOKS[agent].events) == {event for event, words in found.items() if ours in words}
     told = [ours] if "Stop" in HOOKS[agent].events else []  # another agent calls it by another name
     assert (["guard"], ["say done", "smart_fork.hooks", *told]) == (found["PreToolUse"], found["Stop"])
     assert [sys.executable, "-I", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
     once = file.read_bytes()
-    assert not agent_settings.install(agent).changed
-    assert (once, True) == (file.read_bytes(), agent_settings.is_installed(agent))
+    assert not agent_hooks.install(agent).changed
+    assert (once, True) == (file.read_bytes(), agent_hooks.is_installed(agent))
 
 
 STYLES = [
@@ -115,31 +115,31 @@ def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, val
         file, before = home / "settings.json", style(value).encode()
         file.write_bytes(before)
 
-        agent_settings.install("claude")
+        agent_hooks.install("claude")
         installed = json.loads(file.read_bytes())
-        assert agent_settings.is_installed("claude")
+        assert agent_hooks.is_installed("claude")
         value = json.loads(before)
         assert {k: v for k, v in value.items() if k != "hooks"} == {k: v for k, v in installed.items() if k != "hooks"}
-        agent_settings.remove("claude")
+        agent_hooks.remove("claude")
 
         assert before == file.read_bytes()
 
 
 @agents
 def test_what_was_not_there_is_gone_again(file, agent):
-    agent_settings.install(agent)
+    agent_hooks.install(agent)
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-    assert agent_settings.remove(agent).changed
+    assert agent_hooks.remove(agent).changed
     assert not file.exists()
-    assert not agent_settings.remove(agent).changed
+    assert not agent_hooks.remove(agent).changed
 
 
 def test_what_was_there_before_a_second_time_is_not_what_was_there_before_the_first(file):
-    agent_settings.install("claude")
+    agent_hooks.install("claude")
     file.unlink()
     file.write_text("{}")  # by somebody else
-    agent_settings.install("claude")
-    agent_settings.remove("claude")
+    agent_hooks.install("claude")
+    agent_hooks.remove("claude")
     assert "{}" == file.read_text()
 
 
@@ -154,13 +154,13 @@ def test_what_is_put_into_an_empty_place_is_indented_as_all_else_is():
 def test_what_another_program_changes_meanwhile_stays(file):
     """Only ours, and what is empty without it, is taken out."""
     file.write_text('{"hooks": {}}')
-    agent_settings.install("claude")
+    agent_hooks.install("claude")
     changed = json.loads(file.read_text())
     changed["hooks"]["Stop"].insert(0, {"hooks": [{"type": "command", "command": "mine"}]})
     changed["hooks"]["SessionEnd"][0]["hooks"].append({"type": "command", "command": "mine too"})
     file.write_text(json.dumps(changed | {"model": "opus"}, indent=3))
 
-    agent_settings.remove("claude")
+    agent_hooks.remove("claude")
 
     left = json.loads(file.read_text())
     assert {"Stop": ["mine"], "SessionEnd": ["mine too"]} == commands(file)
@@ -178,10 +178,10 @@ def test_older_entries_of_ours_are_replaced_where_they_stand(file):
         json.dumps({"hooks": {"Stop": [{"hooks": [older[0]]}, {"hooks": [mine, older[1]]}], "Odd": [{"hooks": older}]}})
     )
 
-    agent_settings.install("claude")
+    agent_hooks.install("claude")
 
     found = commands(file)
-    assert [agent_settings.command("claude"), "mine"] == found["Stop"]
+    assert [agent_hooks.command("claude"), "mine"] == found["Stop"]
     assert "Odd" not in found
 
 
@@ -196,7 +196,7 @@ def test_what_is_not_understood_is_left_as_it_is(file, agent, text):
     file.write_text(text)
     before = (file.read_bytes(), file.stat().st_mtime_ns)
 
-    for change in (agent_settings.install, agent_settings.remove):
+    for change in (agent_hooks.install, agent_hooks.remove):
         with pytest.raises(SmartForkError) as raised:
             change(agent)
         assert str(file) in raised.value.message
@@ -209,16 +209,16 @@ def test_odd_words_of_others_are_theirs(file):
     """What no program could run, and half a character, are no reason to stop."""
     text = '{"hooks": {"Stop": [{"hooks": [{"command": "\\ud800 \'"}, {"command": 7}, 7]}, {"hooks": 7}, 7]}}'
     file.write_text(text)
-    agent_settings.install("claude")
-    assert agent_settings.is_installed("claude")
-    agent_settings.remove("claude")
+    agent_hooks.install("claude")
+    assert agent_hooks.is_installed("claude")
+    agent_hooks.remove("claude")
     assert text == file.read_text()
 
 
 def test_bytes_that_are_no_text_are_left_as_they_are(file):
     file.write_bytes(b'{"a": "\xff"}')
     with pytest.raises(SmartForkError):
-        agent_settings.install("claude")
+        agent_hooks.install("claude")
     assert b'{"a": "\xff"}' == file.read_bytes()
 
 
@@ -228,11 +228,11 @@ def test_a_link_to_the_settings_stays_a_link_and_the_mode_stays(file, home):
     target.chmod(0o640)
     file.symlink_to(target)
 
-    agent_settings.install("claude")
+    agent_hooks.install("claude")
 
     assert (True, 0o640) == (file.is_symlink(), stat.S_IMODE(target.stat().st_mode))
-    assert agent_settings.is_installed("claude")
-    agent_settings.remove("claude")
+    assert agent_hooks.is_installed("claude")
+    agent_hooks.remove("claude")
     assert (True, "{}") == (file.is_symlink(), target.read_text())
 
 
@@ -243,7 +243,7 @@ def test_settings_that_cannot_be_written_are_an_error(file):
         file.write_text("{}")
         file.parent.chmod(0o500)
     with pytest.raises(SmartForkError, match=r"cannot be (read|written)"):
-        agent_settings.install("claude")
+        agent_hooks.install("claude")
 
 
 def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
@@ -256,7 +256,7 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
 
     monkeypatch.setattr(json_edit, "append", meanwhile)
     with pytest.raises(SmartForkError, match="changed by another program"):
-        agent_settings.install("claude")
+        agent_hooks.install("claude")
     assert '{"model": "opus"}' == file.read_text()
 
 
@@ -266,8 +266,8 @@ def test_a_hook_that_outlives_the_program_says_nothing_and_does_not_fail(shell, 
     """After `pip uninstall` the Python is there without the module, or is gone itself."""
     for python in (sys.executable, str(tmp_path / "gone/python")):
         monkeypatch.setattr(sys, "executable", python)
-        monkeypatch.setattr(agent_settings, "MODULE", "smart_fork_is_gone")
-        words = [shell, "-c", agent_settings.command(agent)]
+        monkeypatch.setattr(agent_hooks, "MODULE", "smart_fork_is_gone")
+        words = [shell, "-c", agent_hooks.command(agent)]
         done = subprocess.run(words, input=b"{}", capture_output=True, cwd=tmp_path, check=False)
 
         assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
@@ -277,7 +277,7 @@ def test_a_file_that_its_owner_has_made_read_only_is_not_written(file):
     file.write_text("{}")
     file.chmod(0o444)
     with pytest.raises(SmartForkError, match="read-only"):
-        agent_settings.install("claude")
+        agent_hooks.install("claude")
     assert "{}" == file.read_text()
 
 
@@ -298,34 +298,34 @@ class _Plugin(Agent):
 
 @pytest.fixture
 def plugin(home, monkeypatch) -> Path:
-    monkeypatch.setattr("smart_fork.cli.setup.agent_settings.AGENTS", AllAgents(*AGENTS, _Plugin()))
+    monkeypatch.setattr("smart_fork.cli.setup.agent_hooks.AGENTS", AllAgents(*AGENTS, _Plugin()))
     return _Plugged(_Plugin()).path()
 
 
 def test_a_file_of_ours_is_written_replaced_and_deleted(plugin):
-    assert not agent_settings.is_installed("plugged")
-    assert agent_settings.install("plugged").changed
+    assert not agent_hooks.is_installed("plugged")
+    assert agent_hooks.install("plugged").changed
     assert [sys.executable, "-I", "-m", "smart_fork.hooks", "plugged"] == json.loads(plugin.read_text().split("= ")[1])
-    assert (False, True) == (agent_settings.install("plugged").changed, agent_settings.is_installed("plugged"))
-    assert {"path": str(plugin), "content": plugin.read_text()} == agent_settings.wanted("plugged")
+    assert (False, True) == (agent_hooks.install("plugged").changed, agent_hooks.is_installed("plugged"))
+    assert {"path": str(plugin), "content": plugin.read_text()} == agent_hooks.wanted("plugged")
 
     plugin.write_text("// smart-fork\nold")
-    assert not agent_settings.is_installed("plugged")
-    assert agent_settings.install("plugged").changed
-    assert agent_settings.is_installed("plugged")
+    assert not agent_hooks.is_installed("plugged")
+    assert agent_hooks.install("plugged").changed
+    assert agent_hooks.is_installed("plugged")
 
-    assert (True, False) == (agent_settings.remove("plugged").changed, plugin.exists())
-    assert not agent_settings.remove("plugged").changed
+    assert (True, False) == (agent_hooks.remove("plugged").changed, plugin.exists())
+    assert not agent_hooks.remove("plugged").changed
 
 
 def test_a_file_of_others_in_the_place_of_ours_stays(plugin):
     plugin.parent.mkdir(parents=True)
     plugin.write_text("// somebody's\n// smart-fork\n")
 
-    for look in (agent_settings.install, agent_settings.is_installed):
+    for look in (agent_hooks.install, agent_hooks.is_installed):
         with pytest.raises(SmartForkError, match="is not smart-fork's"):
             look("plugged")
-    assert not agent_settings.remove("plugged").changed
+    assert not agent_hooks.remove("plugged").changed
     assert "// somebody's\n// smart-fork\n" == plugin.read_text()
 
 
@@ -341,12 +341,12 @@ def test_what_keeps_codex_from_running_them_is_said(home):
     """R-029: its other settings are only read."""
     config = home / ".codex" / "config.toml"
     config.parent.mkdir()
-    (trust,) = agent_settings.install("codex").notes
+    (trust,) = agent_hooks.install("codex").notes
     assert "once you trust them" in trust
     for text, note in (("[features]\nhooks = false # mine\n", "no hooks at all"), ("[features\n", "cannot be read")):
         config.write_text(text)
-        assert note in agent_settings.install("codex").notes[-1]
+        assert note in agent_hooks.install("codex").notes[-1]
         assert text == config.read_text()
     (home / ".claude").mkdir()
     (home / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
-    assert "disableAllHooks" in agent_settings.install("claude").notes[0]
+    assert "disableAllHooks" in agent_hooks.install("claude").notes[0]

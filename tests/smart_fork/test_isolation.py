@@ -12,7 +12,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.preload import client
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
 from smart_fork.system import processes
 from smart_fork.system.processes import Processes
 from tests.support.mcp_process import McpProcess
@@ -70,7 +70,7 @@ def test_a_server_that_an_agent_starts_runs_no_module_of_its_directory(hostile, 
 def test_a_hook_runs_no_module_of_the_agent_s_directory(hostile, agent):
     body = json.dumps({"hook_event_name": "SessionStart", "session_id": "1", "cwd": str(hostile)})
 
-    done = subprocess.run(["/bin/sh", "-c", agent_settings.command(agent)], input=body, text=True, check=True)
+    done = subprocess.run(["/bin/sh", "-c", agent_hooks.command(agent)], input=body, text=True, check=True)
 
     assert (0, "") == (done.returncode, ran(hostile))
 

@@ -253,7 +253,7 @@ class _Forking:
                 os.close(self._running.pop(pid))
 
     def _begin(self, line: socket.socket) -> bool:
-        from smart_fork.cli.preload.client import exactly, unpacked
+        from smart_fork.cli.preload.client import read_exactly, unpacked
 
         try:
             head, descriptors, _, _ = socket.recv_fds(line, _SIZE, _DESCRIPTORS)
@@ -261,7 +261,7 @@ class _Forking:
             return False
         if not head:
             return False
-        fields = unpacked(exactly(line, int.from_bytes(head)))
+        fields = unpacked(read_exactly(line, int.from_bytes(head)))
         if _TEAM_SERVER in fields:
             _load_team_server()
         if (pid := os.fork()) == 0:
@@ -295,15 +295,15 @@ def _fork_processes() -> None:
 
 def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
     """Run that program here, and end as an interpreter does."""
+    from smart_fork.cli.launcher import _leave
     from smart_fork.cli.preload import server
-    from smart_fork.cli.program import _leave
 
     status = 0
     try:
         logging.getLogger().handlers.clear()  # what a library has set up in the process that has imported everything
         if _TEAM_SERVER in fields:
             _fork_processes()
-        server._take_over(server._Asked(fields, descriptors))
+        server._take_over(server._Request(fields, descriptors))
         sys.orig_argv = [*sys.argv]
         words = [word for word in sys.argv[1:2] if word not in ("-P", "-I")] + sys.argv[2:]
         if words[0] == "-m":

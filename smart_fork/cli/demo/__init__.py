@@ -1,7 +1,7 @@
 """The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home directory.
 
-`sessions` has their logs, `repositories` the commits that they made. `write_demo_home` adapts the directories, commit
-ids and times in them.
+The folder `sessions` has the logs, `repositories` the commits that the sessions made. `write_demo_home` replaces the
+directories, commit ids and times in them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DemoHome:
 
 
 def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> str:
-    """Run git without the person's git settings, and return its output.
+    """Run git with `given` on stdin, and without the person's git settings. Return its output.
 
     Raises:
         ProgramFailed: git failed.
@@ -92,7 +92,7 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
             project = Path(AGENTS["claude"].reader.place_of(str(home / "repos" / place[0]))).name
             path = home.joinpath(".claude/projects", project, *place[1:])
         else:
-            path = _rollout(home, text)
+            path = _codex_log_path(home, text)
             sizes[path.stem[-36:].encode()] = len(text)
         _save(path, text)
     repositories = tuple(home / "repos" / name for name in REPOSITORIES)
@@ -100,7 +100,7 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
 
 
 def _write_repository(folder: Path, later: timedelta, git: Git) -> str:
-    """Write the demo's stored commits to a git repository, `later` by some time. Return the first commit's id."""
+    """Make a git repository with the demo's commits, all times moved by `later`. Return the first commit's id."""
     folder.mkdir(parents=True, exist_ok=True)
     history = (_REPOSITORIES / f"{folder.name}.history").read_bytes()
     git(["init", "--quiet", "--template="], folder, b"")
@@ -129,8 +129,8 @@ def _moment(found: re.Match[bytes]) -> datetime:
     return datetime.fromisoformat(found["stamp"].decode())
 
 
-def _rollout(home: Path, text: bytes) -> Path:
-    """Return the path where Codex would keep a log with the content `text`. Its name has the start in local time."""
+def _codex_log_path(home: Path, text: bytes) -> Path:
+    """Return the path at which Codex keeps a log with this `text`: it has the session's start in local time."""
     about = orjson.loads(text[: text.index(b"\n")])["payload"]
     start = datetime.fromisoformat(about["timestamp"]).astimezone()
     return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"
@@ -145,10 +145,10 @@ def _save(path: Path, text: bytes) -> None:
     os.utime(path, (last.timestamp(), last.timestamp()))
 
 
-def _entering(home: Path, env: Mapping[str, str]) -> str:
-    """Return a shell command that opens a shell in the demo's repository, with `home` as the home directory.
+def _shell_command(home: Path, env: Mapping[str, str]) -> str:
+    """Return a command for a shell in the demo's repository, with `home` as its home directory.
 
-    Variables in `env` that name another home of smart-fork or of an agent are not set in that shell.
+    It unsets variables of `env` that name another home of smart-fork or of an agent.
     """
     names = ("SMART_FORK_HOME", *AGENTS.home_variables())
     unset = [word for name in names if name in env for word in ("-u", name)]
@@ -156,9 +156,7 @@ def _entering(home: Path, env: Mapping[str, str]) -> str:
     return f'cd {shlex.quote(str(place))} && {shlex.join(["env", *unset])} {variable} "$SHELL"'
 
 
-def demo(
-    keep: Annotated[bool, "Keep the temporary home and print its path."] = False,
-) -> None:
+def demo(keep: Annotated[bool, "Keep the temporary home and print its path."] = False) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
     before = dict(os.environ)
     folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))
@@ -186,7 +184,7 @@ def demo(
         os.environ.update(before)
         if keep:
             say(f"Kept: {folder} - go there, and `exit` to leave it:")
-            say(f"  {_entering(folder, before)}")
+            say(f"  {_shell_command(folder, before)}")
             say("  smart-fork why parcel/retry.py:12")
         else:
             shutil.rmtree(folder, ignore_errors=True)

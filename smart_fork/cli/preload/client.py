@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int | None:
         return None
     except OSError:
         return None
-    return _outcome(line)
+    return _wait_for_exit(line)
 
 
 def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
@@ -87,12 +87,12 @@ def _ignored() -> str:
 
 
 def packed(fields: Sequence[str]) -> bytes:
-    """Return the texts `fields` (arguments and variables, which have no NUL) as one message, separated by NUL."""
+    """Return `fields` (texts without NUL, such as arguments and variables) as one message, separated by NUL."""
     return _SEPARATOR.join(map(os.fsencode, fields))
 
 
 def unpacked(body: bytes) -> list[str]:
-    """Return the texts from which `packed` made the message `body`."""
+    """Return the fields of a message that `packed` made."""
     return [os.fsdecode(one) for one in body.split(_SEPARATOR)]
 
 
@@ -110,26 +110,26 @@ def _send(line: Socket, number: int) -> None:
         return
 
 
-def _outcome(line: Socket) -> int:
-    """Wait until the process at the other end of `line` has run the command, and return the exit status.
+def _wait_for_exit(line: Socket) -> int:
+    """Wait until the process at the other end of `line` has run the command. Return the exit status.
 
-    If the command starts an agent in this terminal, this process becomes the agent's program.
+    If the command starts an agent in this terminal, replace this process by the agent's program.
     """
     while True:
         try:
             kind, body = received(line)
         except OSError:
-            return _killed()
+            return _end_by_signal()
         if kind == ENDED:
             return int(body)
         error = _become(unpacked(body))
         line.sendall(bytes([FAILED, error.errno or 0]))
 
 
-def _killed() -> int:
-    """End this process by the last signal that was passed on to the process that ran the command.
+def _end_by_signal() -> int:
+    """End this process by the signal that it passed on last, because that signal killed the command.
 
-    If none was, another process killed it: print an error and return 1.
+    If it passed none on, another process killed the command: print an error and return 1.
     """
     if _sent:
         signal.signal(_sent[-1], signal.SIG_DFL)
@@ -140,11 +140,11 @@ def _killed() -> int:
 
 def received(line: Socket) -> tuple[bytes, bytes]:
     """Return the kind and the body of the next message on `line`."""
-    kind = exactly(line, 1)
-    return kind, exactly(line, int.from_bytes(exactly(line, SIZE)))
+    kind = read_exactly(line, 1)
+    return kind, read_exactly(line, int.from_bytes(read_exactly(line, SIZE)))
 
 
-def exactly(line: Socket, size: int) -> bytes:
+def read_exactly(line: Socket, size: int) -> bytes:
     """Return the next `size` bytes on `line`.
 
     Raises:
@@ -165,7 +165,7 @@ def message(kind: bytes, body: bytes) -> bytes:
 
 
 def _become(fields: list[str]) -> OSError:
-    """Replace this process by an agent's program, which gets the person's terminal. Return the error if that fails.
+    """Replace this process by a program, such as an agent's, in the same terminal. Return the error if that fails.
 
     `fields`: directory, number of arguments, arguments, environment variables.
     """
@@ -209,18 +209,18 @@ def socket_path() -> str | None:
 
 
 def code() -> str:
-    """Return a checksum of smart-fork's code and of all settings that Python reads only when a process starts.
+    """Return a checksum of smart-fork's code and of the settings that Python reads only when a process starts.
 
     It differs for another installation, version, edited file, encoding or library path.
     """
-    newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
+    newest = max(_last_change(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
     read = _READ_AT_START[sys.flags.ignore_environment :]
     fixed = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(read))
     runs = f"{sys.executable} {sys.version} {_PACKAGES} {newest} {sys.getfilesystemencoding()} {fixed}"
     return f"{crc32(os.fsencode(runs)):08x}"
 
 
-def _changed(package: str) -> int:
+def _last_change(package: str) -> int:
     """Return the time of the last change in the folder `package`, in nanoseconds.
 
     For an installed package this is the folder's own time; in a checkout, that of the newest Python file.
@@ -231,7 +231,7 @@ def _changed(package: str) -> int:
     with os.scandir(package) as entries:
         for entry in entries:
             if entry.is_dir():
-                newest = max(newest, _changed(entry.path) if entry.name != "__pycache__" else 0)
+                newest = max(newest, _last_change(entry.path) if entry.name != "__pycache__" else 0)
             elif entry.name.endswith(".py"):
                 newest = max(newest, entry.stat().st_mtime_ns)
     return newest

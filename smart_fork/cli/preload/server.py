@@ -28,24 +28,8 @@ from indexer.default_embedder import LightEmbedder
 from indexer.embedder import ModelUnavailableError
 from indexer.masking import mask
 from indexer.safe_files import private_dir
-from smart_fork.cli.preload.client import (
-    BECOMES,
-    ENDED,
-    FAILED,
-    GO,
-    PASSED_ON,
-    READY,
-    REFUSED,
-    SIZE,
-    code,
-    exactly,
-    folder,
-    message,
-    packed,
-    socket_path,
-    unpacked,
-)
-from smart_fork.cli.program import run
+from smart_fork.cli.launcher import run
+from smart_fork.cli.preload import client
 from smart_fork.cli.service.upgrade import load_all
 from smart_fork.system.peers import credentials
 from smart_fork.system.processes import Processes
@@ -108,16 +92,16 @@ _NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.serv
 
 def main() -> None:
     """Run the preloader until no command has come for a while, or smart-fork's code has changed."""
-    path = socket_path()
+    path = client.socket_path()
     if path is None:
         return
-    private_dir(Path(folder()))
+    private_dir(Path(client.folder()))
     with open(f"{path}.lock", "wb") as lock:  # noqa: PTH123
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # there is one
             return
-        own = code()
+        own = client.code()
         _load()
         _Keeper(_listening(path), path, own).run()
         for name in (path, f"{path}.lock"):
@@ -165,7 +149,7 @@ class _Keeper:
         asked = looked = time.monotonic()
         while True:
             while len(self._waiting) < WAITING:
-                self._waiting.add(self._begun())
+                self._waiting.add(self._fork_waiting())
             for one in select.select(self._waiting, [], [], LOOK_SECONDS)[0]:
                 if os.read(one, 1):
                     asked = time.monotonic()
@@ -180,11 +164,11 @@ class _Keeper:
 
     def _is_current(self) -> bool:
         try:
-            return os.stat(self._path).st_ino == self._address and code() == self._own  # noqa: PTH116
+            return os.stat(self._path).st_ino == self._address and client.code() == self._own  # noqa: PTH116
         except OSError:
             return False
 
-    def _begun(self) -> int:
+    def _fork_waiting(self) -> int:
         """Fork a process that waits for a command. Return the reading end of a pipe from it.
 
         The pipe gets a byte when the process takes a command, and is closed when it ends.
@@ -198,7 +182,7 @@ class _Keeper:
         return taken
 
     def _wait(self, take: int) -> NoReturn:
-        """In a forked process: wait for a command, write a byte to the pipe `take`, run the command, and end."""
+        """Wait in a forked process for a command, write a byte to the pipe `take`, run the command, and end."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             if select.select([self._listener.fileno(), self._alive], [], [])[0] == [self._alive]:
@@ -207,7 +191,7 @@ class _Keeper:
                 line, _ = self._listener.accept()
             except OSError:  # another one was faster
                 continue
-            if (asked := _agreed(line)) is None:
+            if (asked := _accepted(line)) is None:
                 line.close()
                 continue
             os.write(take, b"+")
@@ -217,7 +201,7 @@ class _Keeper:
             _Command(line, asked).run()
 
 
-class _Asked:
+class _Request:
     """A client's request to run its command in this process, with its arguments, variables, streams and settings."""
 
     def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
@@ -229,30 +213,31 @@ class _Asked:
         self.descriptors = descriptors
 
 
-def _agreed(line: socket.socket) -> _Asked | None:
-    """Receive a request over `line`, and agree with the client that this process runs it.
+def _accepted(line: socket.socket) -> _Request | None:
+    """Receive a request on `line`, and let the client confirm that this process runs its command.
 
     Return `None` if the client may not hand its command over, or has stopped waiting.
     """
     line.settimeout(_HANGUP_SECONDS)
     with suppress(OSError):
         if may_ask(line):
-            line.sendall(READY)
-            if (asked := _asked(line)) is not None:
-                line.sendall(READY)
-                if line.recv(1) == GO:
+            line.sendall(client.READY)
+            if (asked := _read_request(line)) is not None:
+                line.sendall(client.READY)
+                if line.recv(1) == client.GO:
                     line.settimeout(None)
                     return asked
                 _close(asked.descriptors)
-        line.sendall(REFUSED)
+        line.sendall(client.REFUSED)
     return None
 
 
-def _asked(line: socket.socket) -> _Asked | None:
+def _read_request(line: socket.socket) -> _Request | None:
     """Return the request that the client sends over `line`; `None` if it is incomplete or invalid."""
-    head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
+    head, descriptors, _, _ = socket.recv_fds(line, client.SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
-        asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), MAX_REQUEST_BYTES))), descriptors)
+        body = client.read_exactly(line, min(int.from_bytes(head), MAX_REQUEST_BYTES))
+        asked = _Request(client.unpacked(body), descriptors)
         if len(descriptors) == _DESCRIPTORS:
             return asked
     _close(descriptors)
@@ -267,7 +252,7 @@ def _close(descriptors: Sequence[int]) -> None:
 class _Command:
     """A command that this forked process runs for the client at the other end of `line`."""
 
-    def __init__(self, line: socket.socket, asked: _Asked) -> None:
+    def __init__(self, line: socket.socket, asked: _Request) -> None:
         self._line, self._asked = line, asked
         self._pid, _ = credentials(line)
         self._failed: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -287,7 +272,7 @@ class _Command:
 
     def _end(self, status: int) -> NoReturn:
         with suppress(OSError):
-            self._line.sendall(message(ENDED, str(status).encode()))
+            self._line.sendall(client.message(client.ENDED, str(status).encode()))
         os._exit(status)
 
     def _become(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
@@ -298,7 +283,7 @@ class _Command:
         """
         variables = [f"{name}={value}" for name, value in env.items()]
         self._becoming = True
-        self._line.sendall(message(BECOMES, packed([str(cwd), str(len(argv)), *argv, *variables])))
+        self._line.sendall(client.message(client.BECOMES, client.packed([str(cwd), str(len(argv)), *argv, *variables])))
         number = self._failed.get()
         self._becoming = False
         if number == 0:
@@ -319,13 +304,13 @@ class _Command:
                 os.kill(os.getpid(), signal.SIGHUP)
                 time.sleep(_HANGUP_SECONDS)
                 os._exit(1)
-            elif said[0] == FAILED:
+            elif said[0] == client.FAILED:
                 self._failed.put((self._line.recv(1) or b"\1")[0])
             else:
                 os.kill(os.getpid(), said[0])
 
 
-def _take_over(asked: _Asked) -> None:
+def _take_over(asked: _Request) -> None:
     os.setsid()
     for number, given in enumerate(asked.descriptors[:3]):
         os.dup2(given, number)
@@ -339,13 +324,13 @@ def _take_over(asked: _Asked) -> None:
     time.tzset()
     sys.argv = asked.arguments
     sys.modules["__main__"].__package__ = asked.package
-    for number in PASSED_ON:  # the preloader may have been started by somebody who ignores others
+    for number in client.PASSED_ON:  # the preloader may have been started by somebody who ignores others
         signal.signal(number, signal.SIG_IGN if number in asked.ignored else signal.SIG_DFL)
     if signal.SIGINT not in asked.ignored:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = open(0, encoding=sys.stdin.encoding, errors=asked.errors, closefd=False)  # noqa: SIM115
-    sys.stdout = _text(1, sys.stdout, asked.errors)
-    sys.stderr = _text(2, sys.stderr, sys.stderr.errors)
+    sys.stdout = _text_stream(1, sys.stdout, asked.errors)
+    sys.stderr = _text_stream(2, sys.stderr, sys.stderr.errors)
 
 
 def _limit_as(process: int) -> None:
@@ -357,8 +342,8 @@ def _limit_as(process: int) -> None:
         os.sched_setaffinity(0, os.sched_getaffinity(process))
 
 
-def _text(number: int, before: TextIO, errors: str | None) -> TextIO:
-    """Return a new text stream for the descriptor `number`, with the encoding of the old stream `before`."""
+def _text_stream(number: int, before: TextIO, errors: str | None) -> TextIO:
+    """Return a text stream for the descriptor `number`, with the encoding of `before`, the stream that it replaces."""
     buffering = 1 if number == 2 or os.isatty(number) else -1
     return open(number, "w", buffering, before.encoding, errors, closefd=False)
 

@@ -1,6 +1,6 @@
-"""The work after each index run: note each session's commits, and let a configured search program read the exports.
+"""The work after each index run: record each session's commits, and have a search program read the exports.
 
-A search program is a search other than smart-fork's own. The exports are Markdown files of sessions.
+A search program, if one is configured, is used instead of smart-fork's own search. Exports are sessions as Markdown.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """A context for an index run. When it ends, note commits, and let the search program read the exports (Markdown
-    files).
+    """A context for an index run. At its end, record commits, and have the search program read the exports.
 
-    A search program is a search other than smart-fork's own; without `vectors`, it gets words only. The work is also
-    done if the embedding model is missing.
+    This is also done if the embedding model is missing. Without `vectors`, the search program indexes words only.
 
     Raises:
         IndexBusyError: another process has been indexing for `patience` seconds.
@@ -60,42 +58,33 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 
 
 class Renewal:
-    """The work after the service's index runs (see `renewed`), in one background thread.
+    """The work after index runs of the service, in background threads, one at a time.
 
-    If another index run ends meanwhile, the work is done once more.
+    If other index runs end meanwhile, the work is done once more.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._due = False
+        self._running, self._waiting = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
-        """Have the background thread do the work, and return immediately."""
-        with self._lock:
-            self._due = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
-                self._thread.start()
+        """Let a background thread do the work, and return immediately."""
+        if self._waiting.acquire(blocking=False):  # else a thread is about to do it
+            self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+            self._thread.start()
 
     def finish(self) -> None:
         if (thread := self._thread) is not None:
             thread.join()
 
     def _work(self) -> None:
-        while self._next():
+        with self._running:
+            self._waiting.release()
             renew_quietly()
-
-    def _next(self) -> bool:
-        with self._lock:
-            due, self._due = self._due, False
-            if not due:
-                self._thread = None
-            return due
 
 
 def renew_quietly() -> None:
-    """Do the work after an index run (see `renewed`). A failure is logged, not raised."""
+    """Do the work after an index run. Log a failure instead of raising it."""
     try:
         with opened() as store:
             _renew(store, patience=0.0)

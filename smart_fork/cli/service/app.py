@@ -43,7 +43,7 @@ from smart_fork.excise import erasure
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.session_hints import Hint, HookEvent
+from smart_fork.finding.session_hints import HookEvent
 from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
 from smart_fork.hooks import hint_switch
 from smart_fork.hooks.worker_events import receive
@@ -57,6 +57,8 @@ from smart_fork.workers.registry import Registry
 
 if TYPE_CHECKING:
     from apscheduler.triggers.base import BaseTrigger
+
+    from smart_fork.finding.session_hints import Hint
 
 #: An MCP session ends if the client sends and listens to nothing for so long: it holds memory.
 SESSION_SECONDS = 600.0
@@ -84,8 +86,8 @@ def application(
 ) -> tuple[Starlette, Doors]:
     """Return the service's web application, and the rules that say which routes each kind of client may use.
 
-    The health check calls `question`, a test search. `restart` returns the old and the new version if a restart after
-    an upgrade is pending.
+    The health check calls `question`, which makes a test search. `restart` returns the old and the new version if a
+    restart after an upgrade is pending.
     """
 
     async def hint(ask: Callable[[Library, HookEvent], Hint | None], event: HookEvent) -> Hint | None:
@@ -99,7 +101,7 @@ def application(
         if request.scope.get(WITH) is not Key.TOKEN:
             return JSONResponse({"ok": True})  # it lives: for more, a question must be asked
         problem = await anyio.to_thread.run_sync(partial(_problem, question))
-        facts = {"ok": problem is None, "problem": problem, "indexing": _how(indexing())}
+        facts = {"ok": problem is None, "problem": problem, "indexing": _indexing_health(indexing())}
         return JSONResponse(facts, 200 if problem is None else 503)
 
     async def recall(request: Request) -> Response:
@@ -172,7 +174,7 @@ def application(
 
 
 def _problem(question: Callable[[], object]) -> str | None:
-    """Run the test search of the health check. Return the type of its error, or `None`."""
+    """Run the health check's test search. Return the type of its error, or `None`."""
     try:
         question()
     except Exception as error:
@@ -181,7 +183,7 @@ def _problem(question: Callable[[], object]) -> str | None:
     return None
 
 
-def _how(indexing: Mapping[str, object]) -> str:
+def _indexing_health(indexing: Mapping[str, object]) -> str:
     """Return "off", "failing" or "ok" for the state of indexing, as the health check reports it."""
     if indexing.get("state") in ("off", "stopped"):
         return "off"
@@ -200,9 +202,9 @@ async def _object(request: Request) -> dict[str, Any] | None:
 
 
 class Entrance(SignIn):
-    """The authentication by the service at `host`: programs need the token, browsers a cookie, which a code gives them.
+    """The credentials for the service at `host`: a token for programs; for browsers a cookie, and codes to get one.
 
-    If the token is changed, all cookies and codes become invalid.
+    A change of the token makes all cookies and codes invalid.
     """
 
     def __init__(self, folder: Path, host: str) -> None:
@@ -211,10 +213,7 @@ class Entrance(SignIn):
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
-        """Return a guard that checks each request before it reaches `app`.
-
-        It accepts the host names `names`; `doors` says which paths each kind of client may use.
-        """
+        """Return a guard of `app` for requests to the hosts `names`. `doors` says which paths each client may use."""
         made = Guard(app, token=self.token, hosts=names, doors=doors, sign_in=self)
         self._guards.append(made)
         return made
@@ -284,7 +283,7 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if no index run is active, or a restart has `waited` for long enough (in seconds)."""
+        """Return True if no index run is active, or if a restart has waited long enough, `waited` seconds."""
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
 
@@ -306,12 +305,12 @@ def refusing(app: Starlette, path: str) -> Starlette:
     """Make the MCP route at `path` of `app` refuse request bodies that are no JSON-RPC message. Return `app`."""
     for route in app.router.routes:
         if isinstance(route, Route) and route.path == path:
-            route.app = _Bodies(route.app)
+            route.app = _JsonRpcOnly(route.app)
     return app
 
 
-class _Bodies:
-    """A web application that passes JSON-RPC messages on to the MCP route, and answers other bodies with an error."""
+class _JsonRpcOnly:
+    """A web application that passes JSON-RPC messages on to the MCP route `app`, and refuses other request bodies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -360,7 +359,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for a text (see `parsed`), or the default one for `None`. Log an invalid text."""
+    """Return the schedule of index runs for a text such as ``15m``; for `None`, or an invalid text, the default one."""
     default = Setting.INDEX_CRON.default
     try:
         return parsed(default if text is None else text)

@@ -24,10 +24,10 @@ from smart_fork.system.peers import SERVICE, is_ours
 
 @value
 class ServiceStatus(Value):
-    """The report of a running service about itself.
+    """The report of a running service, perhaps of another version, about itself.
 
-    `indexing` is an `indexer.runs.Freshness`, to which another version may add keys. If a restart after an upgrade is
-    pending, `restart` has the versions ``from`` and ``to``.
+    `indexing` is an `indexer.runs.Freshness`, perhaps with more keys. If a restart after an upgrade is pending,
+    `restart` has the versions ``from`` and ``to``.
     """
 
     version: str
@@ -42,7 +42,7 @@ class ServiceStatus(Value):
 
 @value
 class WayIn(Value):
-    """A way to sign a browser in, valid for some `seconds`: open `file`, or enter the `code` at the address `page`."""
+    """A way to sign a browser in within some `seconds`: open `file`, or enter `code` at the address `page`."""
 
     file: str
     page: str
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceGoneError(SmartForkError):
-    """An error: the service does not answer, or has refused a request."""
+    """Error: the service does not answer, or has refused a request."""
 
     code = "service_gone"
     http_status = 502
@@ -128,9 +128,9 @@ def find_service() -> Service | None:
 
 
 def started_service(starts: Callable[[], bool] = lambda: False) -> Service | None:
-    """Return the running service of this home, or `None`. Wait for one that is just starting.
+    """Return the running service of this home, or `None`. Wait for a service that is just starting.
 
-    A starting service holds a lock; `starts` returns True while a process lives that has not taken it yet.
+    A starting service holds a lock. `starts` returns True while a process lives that may still take it.
     """
     deadline = time.monotonic() + START_SECONDS
     while (service := find_service()) is None and not Setting.SERVICE.is_off():

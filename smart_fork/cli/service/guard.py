@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import anyio
 from starlette.datastructures import Headers
@@ -24,8 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indexer.lazy import dataclass
 from smart_fork.cli.service.token import Token
 from smart_fork.page.sign_in import SignIn
-from smart_fork.system.http_limits import Connection, Peer, TokenBucket
+from smart_fork.system.http_limits import Connection, TokenBucket
 from smart_fork.system.peers import SERVICE
+
+if TYPE_CHECKING:
+    from smart_fork.system.http_limits import Peer
 
 #: The most bytes of a body: enough for the longest prompt of a client, and for a stranger's sign-in code.
 MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096
@@ -58,8 +62,8 @@ class Key(Enum):
 class Doors:
     """The paths that each kind of client may use. All other paths need the token or a cookie.
 
-    `public` paths need neither. Nor do `always` paths, which have no limit of requests, because a refusal would cost as
-    much as an answer. Routes for `programs` need the token. The sign-in file sends its code to `way_in`. Requests for
+    `public` and `always` paths need neither. `always` paths have no rate limit either, because a refusal would cost as
+    much as an answer. Routes for `programs` need the token. The sign-in file sends its code to `way_in`. Responses of
     `streams` stay open.
     """
 
@@ -85,13 +89,7 @@ class Guard:
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        token: Token,
-        hosts: Collection[str],
-        doors: Doors,
-        sign_in: SignIn | None = None,
+        self, app: ASGIApp, *, token: Token, hosts: Collection[str], doors: Doors, sign_in: SignIn | None = None
     ) -> None:
         self._app = app
         self._token = token
@@ -112,7 +110,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         secret = self._token()
-        peer: Peer = scope.setdefault(Connection.PEER, Peer())
+        peer = Connection.peer_of(scope)
         key = scope[WITH] = self._key(headers, peer, secret)
         peer.known |= key is not Key.NONE
         refusal = self._refusal(scope, headers, peer, key)
@@ -120,10 +118,10 @@ class Guard:
             status, why = refusal
             if self._logged.take():
                 log.warning("refused: %s", why, extra={"path": scope["path"], "status": status})
-            await self._said(status, why, headers)(scope, receive, _once(peer, send))
+            await self._said(status, why, headers)(scope, receive, _ending(peer, send))
             return
         with self._listens(peer, scope, key):
-            await self._app(scope, _Limited(receive, self._most(scope["path"], key)).receive, _once(peer, send))
+            await self._app(scope, _Limited(receive, self._most(scope["path"], key)).receive, _ending(peer, send))
 
     def hang_up(self) -> None:
         """Close all response streams that clients keep open, because their credentials are no longer valid."""
@@ -173,7 +171,7 @@ class Guard:
         return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
-        """Return True if no foreign web page has sent the request. The sign-in file may send its code."""
+        """Return True if no foreign web page sent the request. The sign-in file is none, and may send its code."""
         foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
         elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
@@ -196,8 +194,8 @@ class Guard:
         return Key.COOKIE if visits is not None and values and visits.good(values) else Key.NONE
 
 
-def _once(peer: Peer, send: Send) -> Send:
-    """Return a `send` function that closes the connection of a client without valid credentials after one answer.
+def _ending(peer: Peer, send: Send) -> Send:
+    """Return a `send` function that ends the connection after one answer if the client has no valid credentials.
 
     Such a client has to connect, and to queue, for each request.
     """

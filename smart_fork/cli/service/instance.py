@@ -1,7 +1,7 @@
-"""The only service process of a smart-fork home: its published address, its lock, its noted starts, and its end.
+"""The only service process of a smart-fork home: its published address, port and lock, its recorded starts, its end.
 
-The process holds the lock until it ends for any reason. Starts are noted to stop a loop of crashes: systemd stops
-restarting a failing program, but launchd does not.
+The process holds the lock as long as it lives. Starts are recorded to stop a loop of crashes: systemd stops restarting
+a failing program, but launchd does not.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def announced() -> Address | None:
 def wanted_port(
     env: Mapping[str, str], installed: int | None = None, state: Path | None = None, otherwise: int = PORT
 ) -> int:
-    """Return the port for the service: from `env`, of an `installed` service, as kept in `state`, or `otherwise`.
+    """Return the service's port: from `env`, else `installed`, else as kept in the folder `state`, else `otherwise`.
 
-    It must stay the same, because clients' settings name it.
+    It must stay the same, because clients' settings contain it.
     """
     try:
         kept = ((state or state_home()) / "service-port").read_text("ascii")

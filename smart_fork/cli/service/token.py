@@ -60,7 +60,7 @@ def change() -> str | None:
 
 
 class Token:
-    """The current token of a running service, read at each call. When it has changed, `changed` is called.
+    """The current token of a running service, read from its file at each call. After a change, `changed` is called.
 
     While its file is unsafe, the token is a random text that no client has.
     """

@@ -30,14 +30,14 @@ def login_home() -> Path:
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
-def is_usual(state: Path) -> bool:
+def is_default_home(state: Path) -> bool:
     """Return True if `state` is smart-fork's default state folder."""
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
 def name_suffix() -> str:
     """Return the suffix of the service's name in launchd or systemd: empty for the default state folder."""
-    if is_usual(state_home()):
+    if is_default_home(state_home()):
         return ""
     state = os.path.realpath(state_home())
     return "-" + hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
@@ -161,7 +161,7 @@ def new_settings(
             environment[name] = _absolute(env[name]) if name in _FOLDERS else env[name]
         if not environment.get(name):
             environment.pop(name, None)
-    if not is_usual(state_of(environment)):
+    if not is_default_home(state_of(environment)):
         environment[Setting.HOME] = str(state_of(environment))  # HOME is another where the system starts it
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
     chosen = port or wanted_port(env, before.port if before else None, state_of(environment), otherwise)
@@ -215,8 +215,8 @@ def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
 def search_path(env: Mapping[str, str], before: str = "", python: str = sys.executable) -> str:
     """Return the PATH for the service: the folders in which `PROGRAMS` (agents, git, tmux …) are found now.
 
-    Existing folders of the earlier PATH `before` stay, so that a process with a bare PATH removes none. The folder of
-    smart-fork's own Python is left out, because agents' programs would use that Python.
+    Existing folders of the earlier PATH `before` stay, so that an installation with a bare PATH loses none. The folder
+    of smart-fork's own Python is left out, because agents' programs would use that Python.
     """
     own = str(Path(python).parent) if sys.prefix != sys.base_prefix else ""
     folders = [one for one in _folders(env) if str(Path(one)) != own]

@@ -29,9 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class Upgrade:
-    """A watch on the installed version of smart-fork, which restarts the service after an upgrade.
+    """Watches the installed version of smart-fork, and restarts the service after an upgrade.
 
-    `may` gets the seconds that the restart has waited, and allows it or not. Then `restart` is called, once.
+    `may` gets the seconds that the restart has waited, and returns True if it may happen. Then `restart` is called,
+    once.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Upgrade:
 
 
 def adopt() -> None:
-    """Wait, in new threads, for child processes of before a restart, which ended the threads that waited for them."""
+    """Wait for each child process in a new thread. A restart keeps them, but ends the threads that waited for them."""
     for child in psutil.Process().children():
         threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
 

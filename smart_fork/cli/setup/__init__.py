@@ -44,33 +44,29 @@ from smart_fork.cli.output import (
     working,
 )
 from smart_fork.cli.service.after_indexing import renewed
-from smart_fork.cli.setup import agent_settings
-from smart_fork.cli.setup.features import LogCopies, end_running
+from smart_fork.cli.setup import agent_hooks, log_copies
+from smart_fork.cli.setup.installed_parts import PARTS, end_running, installed_by_hand, lines_of, undo_lines, undone
 from smart_fork.cli.setup.ledger import Ledger, setup_lock
-from smart_fork.cli.setup.plan import PARTS, installed_by_hand, lines_of, make_plan, try_server, undo_lines, undone
-from smart_fork.cli.setup.setup_answer import (
-    HooksChanged,
-    HooksSet,
-    SetupOptions,
-    StepTold,
-    StepUndone,
-    TakenOut,
-    Trial,
-)
+from smart_fork.cli.setup.plan import SetupOptions, make_plan
+from smart_fork.cli.setup.server_trial import try_server
+from smart_fork.cli.setup.setup_answer import HooksChanged, HooksSet, StepTold, StepUndone, TakenOut, Trial
 from smart_fork.display_text import one_of, printable
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from smart_fork.cli.setup.ledger import Step, What
+    from smart_fork.cli.setup.ledger import What
     from smart_fork.cli.setup.plan import SetupPlan
+    from smart_fork.cli.setup.step import Step
 
 
 _NAMES = one_of((*AGENTS.settable(), AGENTS.BOTH, AGENTS.ALL), "")
 AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
+app = CommandApp(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 
 
+@app.command("hooks")
 def hooks(
     agent: AgentOption = None,
     remove: Annotated[bool, "Remove the hooks."] = False,
@@ -80,28 +76,28 @@ def hooks(
     named = agent or []
     agents = [one for one in AGENTS.to_set_up(named) if AGENTS[one].hooks or one in named]
     if only_print:
-        print_json({one: agent_settings.wanted(one) for one in agents})
+        print_json({one: agent_hooks.wanted(one) for one in agents})
         return
-    done = [_changed(one, remove=remove, wanted=one in named) for one in agents]
+    done = [_change_hooks(one, remove=remove, wanted=one in named) for one in agents]
     if not printed_as_json(HooksSet(not any(one.error for one in done), tuple(done))):
         _print_changes(done)
     if any(one.error for one in done):
         raise typer.Exit(1)
 
 
-def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
+def _change_hooks(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
     """Install or remove the hooks of one agent. Return the change, or the error.
 
-    If the agent is not `wanted` by name, and has never run here, it is skipped.
+    An agent that has never run here is skipped, unless it is `wanted`: named on the command line.
     """
-    path = agent_settings.settings_file(agent)
+    path = agent_hooks.settings_file(agent)
     told = HooksChanged(agent=agent, path=str(path))
     registration = AGENTS[agent].registration
     folder = registration.home() if registration else path.parent
     if not wanted and not folder.is_dir():
         return replace(told, notes=(f"{agent} has never run here: there is no {folder}",))
     try:
-        return agent_settings.remove(agent) if remove else agent_settings.install(agent)
+        return agent_hooks.remove(agent) if remove else agent_hooks.install(agent)
     except SmartForkError as error:
         return replace(told, error=error.message, hint=error.hint)
 
@@ -121,9 +117,6 @@ def _print_changes(done: list[HooksChanged]) -> None:
     if not any(one.changed or one.error for one in done):
         say("Nothing changed.")
 
-
-app = CommandApp(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
-app.command("hooks")(hooks)
 
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
 #: Where a person has to scroll, or lines are broken in words, a plan is not read.
@@ -163,7 +156,7 @@ def setup(
 
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry_run: bool) -> None:
-    offers = asks and not options.keep and LogCopies.offered(options.agents)
+    offers = asks and not options.keep and log_copies.offered(options.agents)
     plan = make_plan(replace(options, keep=True) if offers else options, ledger)
     if not wants_json():
         _print_plan(plan)
@@ -174,13 +167,13 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
         if not asks:
             printed_as_json(plan.told())
             raise Usage("Nothing was changed: no terminal to confirm in", "Do it with `smart-fork setup --yes`.")
-        if not (answer := _agreed(offers=offers)):
+        if not (answer := _confirmed(offers=offers)):
             say("Nothing was changed.")
             raise typer.Exit(1)
         plan = make_plan(options, ledger) if answer == "w" else plan
     compile_ahead()
     AGENTS.note_login_variables_of_person(os.environ)
-    done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
+    done = [_do_step(step, plan, ledger) for step in plan.steps if step.is_open]
     failed = [one for one in done if one.error]
     tried = _try_all(plan, ask=options.index)
     ok = not failed and all(trial.ok for trial in tried)
@@ -194,8 +187,11 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
         raise typer.Exit(1)
 
 
-def _agreed(*, offers: bool) -> str:
-    """Ask the person once for the plan: "y" for all steps, "w" without copies of logs (if it `offers` them), or ""."""
+def _confirmed(*, offers: bool) -> str:
+    """Ask the person to confirm the plan: "y" is all steps, "w" those without copies of logs (if it `offers` any).
+
+    Return an empty text for no.
+    """
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
     answer = ""
@@ -215,14 +211,14 @@ def compile_ahead() -> None:
             compileall.compile_dir(folder, quiet=2)
 
 
-def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
+def _do_step(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
     """Do one step of the plan, and print its notes or error. Return it with them for the JSON answer."""
     told = step.told()
     try:
         notes = first_index(plan) if step.what == "index" else step.do(ledger)
     except SmartForkError as error:
         if not wants_json():
-            say(f"failed: {_named(step)}")
+            say(f"failed: {_name_and_file(step)}")
             _say_below(error.message)
             _say_below(error.hint)
         return replace(told, error=error.message, hint=error.hint)
@@ -234,7 +230,7 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
 def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
     """Try each agent's registered MCP server, in parallel: list its tools, and with `ask` search for a session."""
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
-    ways = [found.way for found in plan.found if found.way.agent not in foreign]
+    ways = [AGENTS.registration_of(one.agent) for one in plan.found if one.agent not in foreign]
     with working("trying the connections", quiet=wants_json()), ThreadPoolExecutor() as threads:
         return list(threads.map(lambda way: try_server(way, ask=ask), ways))
 
@@ -251,7 +247,7 @@ def _print_trials(tried: list[Trial]) -> None:
 
 def _print_plan(plan: SetupPlan) -> None:
     for found in plan.found:
-        _print_steps(found.way.title, [step for step in plan.steps if step.agent == found.way.agent])
+        _print_steps(AGENTS.title_of(found.agent), [step for step in plan.steps if step.agent == found.agent])
     _print_steps("This machine", [step for step in plan.steps if not step.agent])
     if plan.absent:
         say_in_lines(f"Run this again if you install {AGENTS.titles(plan.absent, 'or')}.")
@@ -265,14 +261,13 @@ def _print_steps(title: str, steps: list[Step]) -> None:
     """Print the planned `steps` of an agent, grouped by what will be done, such as "add"."""
     head = f"{title}: "
     for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
-        said = ", ".join(f"{_named(step)}{f': {step.why}' * bool(step.why)}" for step in some)
+        said = ", ".join(f"{_name_and_file(step)}{f': {step.why}' * bool(step.why)}" for step in some)
         for number, line in enumerate(_in_lines(f"{head}{_VERBS[state]} {said}", "" if head else _BELOW)):
             out.print(plain(line, "bold" if head and not number else ""))
         head = ""
 
 
-def _named(step: Step) -> str:
-    """Return a step's name, followed by the file that the step changes."""
+def _name_and_file(step: Step) -> str:
     return f"{step.name} {at_home(step.where)}".strip()
 
 
@@ -293,7 +288,7 @@ def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
         say("Not everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
     example = _short(" ".join(printable(title).split()), 48) or "add retry to the uploader"
-    found = AGENTS.titles((found.way.agent for found in plan.found), "or")
+    found = AGENTS.titles((found.agent for found in plan.found), "or")
     out.print(f"Ready. Try: smart-fork find {shlex.quote(example)}")
     say_in_lines(f'Or ask {found} in a new session: "Which session knows about …?"')
 
@@ -358,14 +353,14 @@ def first_index(plan: SetupPlan) -> list[str]:
     try:
         sessions, more = _indexed()
     except KeyboardInterrupt:
-        return [_rest(plan)]
+        return [_index_the_rest(plan)]
     except IndexBusyError:
         return ["Another process is indexing in the background."]
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model and the vector store."
         raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
     many = f"{sessions:,} session{'s' * (sessions != 1)}"
-    return [f"Indexed: words of {many}. {_rest(plan)}" if more else f"Indexed: {many}."]
+    return [f"Indexed: words of {many}. {_index_the_rest(plan)}" if more else f"Indexed: {many}."]
 
 
 def _indexed() -> tuple[int, bool]:
@@ -382,7 +377,7 @@ def _indexed() -> tuple[int, bool]:
     return counts.sessions, counts.embedded < counts.chunks
 
 
-def _rest(plan: SetupPlan) -> str:
+def _index_the_rest(plan: SetupPlan) -> str:
     """Have the remaining sessions indexed by the service, or else by a new process. Return a note for the person."""
     if not any(step.what == "service" and step.state != "left" for step in plan.steps):
         argv, log = [plan.program, "index", "run", "--if-idle"], private_dir(state_home() / "logs") / "index.log"

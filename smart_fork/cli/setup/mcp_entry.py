@@ -8,7 +8,9 @@ from functools import partial
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.mcp_registration import Registration
-from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
+from smart_fork.cli.setup.foreign_file import Edit, ForeignFile
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine
+from smart_fork.cli.setup.step import Step
 
 NAME = "MCP server"
 
@@ -41,10 +43,12 @@ def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[st
     counts = text is not None and earlier and earlier.edit and not earlier.edit.never_came(text)
     line = earlier if counts else None
     with file.understood():
-        original = _undone(way, text, line) if line and text is not None else text
         entry = way.wanted(words, os.environ, way.value(text))
         made = way.put(text, entry)
-        former, had_servers = (line.former, line.had_servers) if line else (way.raw(text), way.has_servers(text))
+        original, former, had_servers = text, way.raw(text), way.has_servers(text)
+        if line and text is not None:
+            former, had_servers = line.former, line.had_servers
+            original = line.undone(text, lambda changed: way.restore(changed, former, had_servers=had_servers))
     ledger.begin(
         LedgerLine(
             what="server", agent=way.agent, path=file.path, edit=Edit.of(original, made), value=entry, former=former,
@@ -57,13 +61,8 @@ def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[st
 
 
 def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
-    """Return True if setup creates the settings file now, or created it earlier. It is then deleted when empty."""
+    """Return True if setup creates the settings file, now or earlier. Such a file is deleted when it is empty again."""
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
-
-
-def _undone(way: Registration, text: str, line: LedgerLine) -> str | None:
-    """Return the settings `text` without an earlier setup's change `line`; `None` if there was no file before."""
-    return line.undone(text, lambda changed: way.restore(changed, line.former, had_servers=line.had_servers))
 
 
 def undo(line: LedgerLine) -> list[str]:
@@ -78,13 +77,13 @@ def undo(line: LedgerLine) -> list[str]:
         if text is None or line.edit is None or line.edit.never_came(text):
             return []
         if not line.edit.is_in(text):
-            return _taken_out(way, line, text)
+            return _remove_from_changed(way, line, text)
         file.write(text, line.edit.undone(text))
         return []
 
 
-def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
-    """Remove the entry of `line` from settings that others have changed since setup. Return notes for the person.
+def _remove_from_changed(way: Registration, line: LedgerLine, text: str) -> list[str]:
+    """Remove the entry of `line` from settings that were changed since setup. Return notes for the person.
 
     An entry that now starts another program stays.
     """

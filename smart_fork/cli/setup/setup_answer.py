@@ -1,33 +1,9 @@
-"""The options of ``setup``, and the values of its JSON answers."""
+"""The JSON answers of ``setup``."""
 
 from __future__ import annotations
 
-from indexer.lazy import dataclass
-from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.log_retention import Deletion
-from smart_fork.agents.request_fields import said
-
-
-@dataclass(frozen=True, slots=True)
-class SetupOptions:
-    """The options of ``setup``: the agents and the parts of the setup that a person has selected."""
-
-    agents: tuple[AgentName, ...] = ()
-    skill: bool = said(bool, default=True, help="Install no skill.", flags=("--no-skill",))
-    hooks: bool = said(bool, default=True, help="Install no hooks.", flags=("--no-hooks",))
-    index: bool = said(bool, default=True, help="Build no index.", flags=("--no-index",))
-    service: bool = said(bool, default=True, help="Install no service.", flags=("--no-service",))
-    recall: bool | None = said(
-        bool, help="Tell sessions what past ones know: at first prompts, edits and errors.",
-        flags=("--recall/--no-recall",),
-    )  # fmt: skip
-    reading: bool | None = said(
-        bool, help="Let agents search and read without asking.", flags=("--allow-reading/--no-allow-reading",)
-    )
-    keep: bool | None = said(
-        bool, help="Keep copies of logs that agents delete.", flags=("--keep-logs/--no-keep-logs",)
-    )
 
 
 @value
@@ -59,7 +35,8 @@ class Trial(Value):
     """The result of trying the MCP server that is registered with `agent`.
 
     It listed its `tools` after `tools_seconds`, and answered a search after `answer_seconds`. The search was for
-    `asked`, the title of the newest session; `found` is the title in the answer. Both are empty without sessions.
+    `asked`, the title of the newest session; `found` is the title of the result. Both are empty if nothing was
+    searched.
     """
 
     agent: str
@@ -93,7 +70,7 @@ class SetUp(Value):
 
 @record
 class StepUndone(Value):
-    """A step that ``setup --remove`` has undone, or an `error`. `removed` is false if the step's file stays."""
+    """The result of undoing a step with ``setup --remove``, or the `error`. `removed` is false if its file stays."""
 
     step: str
     agent: str = rare("")

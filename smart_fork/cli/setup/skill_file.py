@@ -8,7 +8,9 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.mcp_registration import Registration
-from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
+from smart_fork.cli.setup.foreign_file import Edit, ForeignFile
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine
+from smart_fork.cli.setup.step import Step
 
 SKILL = "past-sessions"
 NAME = f"skill {SKILL}"
@@ -44,14 +46,14 @@ def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
 
 def undo(line: LedgerLine) -> list[str]:
     """Delete the skill file that setup recorded in `line`, unless a person has changed it. Return notes."""
-    file, notes = _file(line.path), list[str]()
+    file = _file(line.path)
     text = file.read()
-    if text is not None and line.edit is not None:
-        if line.edit.is_in(text):
-            file.write(text, None)
-        else:
-            notes = [f"{line.path} stays: you changed it"]
-    return notes
+    if text is None or line.edit is None:
+        return []
+    if not line.edit.is_in(text):
+        return [f"{line.path} stays: you changed it"]
+    file.write(text, None)
+    return []
 
 
 def difference(line: LedgerLine) -> str:

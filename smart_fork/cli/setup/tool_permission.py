@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from smart_fork import json_edit
 from smart_fork.agents.mcp_registration import Registration, UnsuitableError
-from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
+from smart_fork.cli.setup.foreign_file import Edit, ForeignFile
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine
+from smart_fork.cli.setup.step import Step
 
 _WAY = ("permissions", "allow")
 
 
-class Added(NamedTuple):
+class AddedRules(NamedTuple):
     """The rules that setup added to settings, and the white space of JSON containers that were `empty` before."""
 
     rules: tuple[str, ...]
@@ -36,18 +38,18 @@ def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
     return tuple(rule for rule in rules if rule not in there)
 
 
-def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
+def add_rules(text: str | None, rules: Sequence[str]) -> tuple[str, AddedRules]:
     """Add the missing permission `rules` to the settings `text`. Return the new text, and the record for `restore`."""
     new = missing(text, rules)
     if text is None:
-        return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", Added(new)
-    added = Added(new, tuple(json_edit.empty_on(text, _WAY).items()))
+        return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", AddedRules(new)
+    added = AddedRules(new, tuple(json_edit.empty_on(text, _WAY).items()))
     for rule in new:
         text = json_edit.insert(text, _WAY, rule)
     return text, added
 
 
-def restore(text: str, added: Added) -> str:
+def remove_rules(text: str, added: AddedRules) -> str:
     """Return the settings `text` without the rules in `added`, and without containers that become empty.
 
     Containers that were empty before the rules were added stay.
@@ -110,7 +112,7 @@ def _written(way: Registration, rules: Sequence[str], ledger: Ledger) -> list[st
     text = file.read()
     with file.understood():
         original = _undone(text, earlier) if earlier and text is not None else text
-        made, added = put(original, rules)
+        made, added = add_rules(original, rules)
     line = LedgerLine(what="reading", agent=way.agent, path=file.path, edit=Edit.of(original, made))
     ledger.begin(line.model_copy(update={"value": added._asdict()}))
     file.write(text, made)
@@ -141,13 +143,13 @@ def difference(line: LedgerLine) -> str:
 
 
 def _undone(text: str, line: LedgerLine) -> str | None:
-    return line.undone(text, lambda changed: restore(changed, _added(line)))
+    return line.undone(text, lambda changed: remove_rules(changed, _added(line)))
 
 
-def _added(line: LedgerLine) -> Added:
+def _added(line: LedgerLine) -> AddedRules:
     value = line.value or {}
     empty = tuple((tuple(map(str, way)), str(text)) for way, text in value.get("empty", ()))
-    return Added(tuple(value.get("rules", ())), empty)
+    return AddedRules(tuple(value.get("rules", ())), empty)
 
 
 def _file(path: Path) -> ForeignFile:

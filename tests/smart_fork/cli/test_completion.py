@@ -223,7 +223,7 @@ def test_the_answer_imports_little(indexed, shop, how):
         "smart_fork.workers",
         "smart_fork.workers.registry_path",
         "smart_fork.cli",
-        *(f"smart_fork.cli.{name}" for name in ("command_table", "program", "quick_answers", "short_ids")),
+        *(f"smart_fork.cli.{name}" for name in ("command_table", "launcher", "quick_answers", "session_ids")),
     }
     assert small >= {one for one in imported if one.startswith("smart_fork")}
     assert ("60309e1e" in done.stdout) == (how == "complete")

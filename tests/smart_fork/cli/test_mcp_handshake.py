@@ -33,7 +33,7 @@ THIN = {
     "__future__", "_collections", "_functools", "_json", "_operator", "_sre", "atexit", "collections", "copyreg", "enum",
     "functools", "gc", "itertools", "json", "json.decoder", "json.encoder", "json.scanner", "keyword", "operator", "re", "re._casefix",
     "re._compiler", "re._constants", "re._parser", "reprlib", "types",
-    "smart_fork", "smart_fork.__main__", "smart_fork.cli", "smart_fork.cli.program",
+    "smart_fork", "smart_fork.__main__", "smart_fork.cli", "smart_fork.cli.launcher",
     "smart_fork.cli.mcp_handshake",
 }  # fmt: skip
 

@@ -17,8 +17,8 @@ from base64 import b64encode
 import pytest
 
 from smart_fork.agents.references import Reference
-from smart_fork.cli import result_list
-from smart_fork.cli.result_list import PickerRow, shown, with_fzf, with_numbers
+from smart_fork.cli import session_picker
+from smart_fork.cli.session_picker import PickerRow, shown, with_fzf, with_numbers
 from smart_fork.errors import IndexUnavailable
 from tests.smart_fork.world import World
 from tests.support.executables import shebang
@@ -108,7 +108,7 @@ def test_who_leaves_fzf_leaves(tmp_path):
 def test_fzf_gets_titles_on_lines_and_never_in_its_arguments(world: World, shop, tmp_path, monkeypatch):
     world.claude(shop, HOSTILE, "done", session_id=FIRST)
     monkeypatch.chdir(shop)
-    rows = result_list.rows_for("")
+    rows = session_picker.rows_for("")
     said = f"open({str(tmp_path / 'told')!r}, 'w').write(json.dumps([sys.argv, lines]))"
 
     with_fzf(program(tmp_path, said), rows)
@@ -130,7 +130,7 @@ def in_a_terminal(*keys: tuple[bytes, bytes], cwd, env: dict[str, str]) -> tuple
         os.environ
         | {
             "TERM": "xterm",
-            "PYTHONPATH": os.fspath(result_list.__file__).removesuffix("/smart_fork/cli/result_list.py"),
+            "PYTHONPATH": os.fspath(session_picker.__file__).removesuffix("/smart_fork/cli/session_picker.py"),
         }
         | env
     )
@@ -175,7 +175,7 @@ def test_alone_at_a_terminal_it_lists_and_copies(world: World, shop, tmp_path):
 
 
 def test_what_is_opened_is_shown_as_show_shows_it():
-    assert ["show", f"codex:{FIRST}"] == result_list._do("open", UPLOAD)
+    assert ["show", f"codex:{FIRST}"] == session_picker._do("open", UPLOAD)
 
 
 def test_the_lines_for_fzf_are_the_sessions_that_answer_and_open_at_the_answer(world: World, shop, run, monkeypatch):

@@ -23,8 +23,8 @@ from tests.smart_fork.test_docs import assert_documented
 SCRIPT = """
 import sys, threading
 from smart_fork.cli.main import main
-from smart_fork.cli.service import listening
-listening.serve = lambda *_, **__: threading.Thread(target=threading.Event().wait).start()
+from smart_fork.cli.service import server
+server.serve = lambda *_, **__: threading.Thread(target=threading.Event().wait).start()
 sys.argv = ["smart-fork", "serve"]
 main()
 """
@@ -211,7 +211,7 @@ def test_a_token_that_cannot_be_written_stays(run, home):  # noqa: F811
 
 
 def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, capsys):
-    from smart_fork.cli.serve import _print_address
+    from smart_fork.cli.service_commands import _print_address
 
     _print_address(Address("127.0.0.1", 8766, 1, "0", "now", "/x/service.sock"))
 
@@ -223,7 +223,7 @@ def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, 
 
 
 def test_a_service_without_a_socket_says_so_at_a_terminal(home, capsys):
-    from smart_fork.cli.serve import _print_address
+    from smart_fork.cli.service_commands import _print_address
 
     _print_address(Address("127.0.0.1", 8766, 1, "0", "now"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.cli.short_ids import short
+from smart_fork.cli.session_ids import short
 from tests.smart_fork.forks import SESSION
 
 

@@ -15,7 +15,7 @@ from indexer.safe_files import index_db
 from indexer.store.damage import open_sound
 from smart_fork import read
 from smart_fork.agents.log_readers import READERS
-from smart_fork.cli.result_list import rows_for
+from smart_fork.cli.session_picker import rows_for
 from smart_fork.excise import Request, cut
 from smart_fork.finding import recent
 from smart_fork.finding.candidates import Candidate

@@ -18,10 +18,10 @@ from typing import TypeVar
 import psutil
 import pytest
 
+from smart_fork.cli.launcher import VARIABLE
 from smart_fork.cli.preload import client
 from smart_fork.cli.preload.client import start_preloader
 from smart_fork.cli.preload.server import may_ask
-from smart_fork.cli.program import VARIABLE
 from tests.conftest import move_into
 from tests.smart_fork.forks import eventually as until
 from tests.support.cases import thorough_except_first
@@ -368,9 +368,9 @@ def test_each_home_and_each_change_of_the_code_has_a_preloader_of_its_own(monkey
     first = client.socket_path()
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
     assert client.socket_path() != first
-    monkeypatch.setattr(client, "_changed", lambda package: 1)
+    monkeypatch.setattr(client, "_last_change", lambda package: 1)
     before = client.code()
-    monkeypatch.setattr(client, "_changed", lambda package: 2)
+    monkeypatch.setattr(client, "_last_change", lambda package: 2)
     assert client.code() != before
 
 

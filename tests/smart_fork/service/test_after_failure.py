@@ -10,8 +10,8 @@ import pytest
 
 from indexer.safe_files import state_home
 from indexer.transcripts.model import estimate_tokens
-from smart_fork.cli.overview import overview
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
+from smart_fork.cli.status import overview
 from smart_fork.finding import session_notes
 from smart_fork.hooks import ERRORS, RECALL, hint_switch
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
@@ -127,12 +127,12 @@ def test_an_answer_that_comes_too_late_is_counted(announced, ended, shop):
 
 
 def test_the_hook_is_there_only_while_recall_is_on(on, shop):
-    settings = agent_settings.settings_file("claude")
-    agent_settings.install("claude")
+    settings = agent_hooks.settings_file("claude")
+    agent_hooks.install("claude")
     assert "PostToolUseFailure" in settings.read_text()
 
     hint_switch.turn_off("claude")
-    agent_settings.follow_recall("claude")
+    agent_hooks.follow_recall("claude")
 
     assert "PostToolUse" not in settings.read_text()
 

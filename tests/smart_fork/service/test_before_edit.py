@@ -11,8 +11,8 @@ import pytest
 
 from indexer.safe_files import state_home
 from indexer.transcripts.model import estimate_tokens
-from smart_fork.cli.overview import overview
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
+from smart_fork.cli.status import overview
 from smart_fork.finding import session_notes
 from smart_fork.hooks import EDITS, RECALL, hint_switch
 from tests.smart_fork.commands import command_model, run
@@ -218,18 +218,18 @@ def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(on)
 
 
 def test_the_hook_is_there_only_while_recall_is_on(home):
-    agent_settings.install("claude")
+    agent_hooks.install("claude")
     settings = home / ".claude/settings.json"
     before = settings.read_bytes()
     hint_switch.turn_on("claude")
-    agent_settings.follow_recall("claude")
+    agent_hooks.follow_recall("claude")
 
     (group,) = json.loads(settings.read_bytes())["hooks"]["PreToolUse"]
     assert "Edit|MultiEdit" == group["matcher"]
-    assert agent_settings.is_installed("claude")
+    assert agent_hooks.is_installed("claude")
 
     hint_switch.turn_off("claude")
-    agent_settings.follow_recall("claude")
+    agent_hooks.follow_recall("claude")
     assert before == settings.read_bytes()
     assert not (state_home() / RECALL / EDITS).exists()
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.cli.service import guard, listening
+from smart_fork.cli.service import guard, server
 from smart_fork.cli.service.guard import Doors, Guard
 from smart_fork.system.http_limits import Connection, TokenBucket
 from tests.smart_fork.service.conftest import PromptServer
@@ -196,7 +196,7 @@ def test_others_are_served_while_one_is_slow(port):
 
 
 def test_the_service_itself_is_guarded_so():
-    assert Connection is listening._config(Starlette()).http
+    assert Connection is server._config(Starlette()).http
 
 
 def test_guessing_the_token_is_slowed_down_and_does_not_shut_out_who_has_it(port, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from smart_fork.cli.service.listening import allow_files
+from smart_fork.cli.service.server import allow_files
 from smart_fork.system.http_limits import Connection
 
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from smart_fork.cli.service import listening
+from smart_fork.cli.service import server
 from smart_fork.cli.service.client import find_service
-from smart_fork.cli.service.listening import addresses, listen, serve
+from smart_fork.cli.service.server import addresses, listen, serve
 from smart_fork.errors import ProgramFailed, Usage
 
 NAMES = ("0.0.0.0", "::", "0", "", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "0x0", "000.0.0.0")  # noqa: S104
@@ -90,14 +90,14 @@ def test_a_name_that_leads_to_somebody_else_as_well_is_not_ours(home, both, capl
 
 
 def test_a_machine_without_the_newer_internet_has_the_name_all_the_same(home, monkeypatch):
-    real = listening._bound
+    real = server._bound
 
     def bound(literal, port):
         if ":" in literal:
-            raise OSError(listening.errno.EADDRNOTAVAIL, "no such address")
+            raise OSError(server.errno.EADDRNOTAVAIL, "no such address")
         return real(literal, port)
 
-    monkeypatch.setattr(listening, "_bound", bound)
+    monkeypatch.setattr(server, "_bound", bound)
     with closing(listen("localhost", None)) as ours:
         assert (f"127.0.0.1:{ours.port}", f"localhost:{ours.port}") == ours.names
 

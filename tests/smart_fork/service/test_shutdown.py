@@ -129,12 +129,12 @@ def test_one_that_is_told_to_end_before_it_is_up_ends_well(home):
     """After any exit code but 0, launchd would restart it."""
     code = """
 import signal
-from smart_fork.cli.service import listening
+from smart_fork.cli.service import server
 def listen(*_, **__):
     print("ready", flush=True)
     signal.pause()
-listening.listen = listen
-listening.serve()
+server.listen = listen
+server.serve()
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"

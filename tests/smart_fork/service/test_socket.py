@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork.cli.service import client, json_log, listening
+from smart_fork.cli.service import client, json_log, server
 from smart_fork.cli.service.client import Service, ServiceGoneError, find_service
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.errors import ProgramFailed
@@ -201,15 +201,15 @@ def test_a_second_service_of_a_home_does_not_begin(served_at, run):  # noqa: F81
 
     assert f"already running: {service.address.url}" in run("serve").err
     with pytest.raises(ProgramFailed, match="already running"):
-        listening.serve()
+        server.serve()
     assert service.address == find_service().address
 
 
 def test_where_no_socket_can_be_made_the_service_listens_over_tcp_alone(home, monkeypatch, caplog):
     monkeypatch.setenv("SMART_FORK_HOME", str(home / ("long" * 30)))
-    monkeypatch.setattr(listening, "mkdtemp", lambda **_: (_ for _ in ()).throw(PermissionError("read-only")))
+    monkeypatch.setattr(server, "mkdtemp", lambda **_: (_ for _ in ()).throw(PermissionError("read-only")))
 
-    with closing(listening.listen("127.0.0.1", None)) as opened:
+    with closing(server.listen("127.0.0.1", None)) as opened:
         assert "" == opened.local
         socket.create_connection(("127.0.0.1", opened.port), timeout=60).close()
 

@@ -18,7 +18,7 @@ import pytest
 
 from indexer.safe_files import state_home
 from smart_fork.cli.service.client import Service, find_service
-from smart_fork.cli.service.listening import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
+from smart_fork.cli.service.server import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
 from smart_fork.system import version
@@ -201,7 +201,7 @@ SERVE = """
 import os, subprocess, sys
 from pathlib import Path
 from smart_fork.system import version
-from smart_fork.cli.service import guard, listening, upgrade
+from smart_fork.cli.service import guard, server, upgrade
 if version.own_version() == "3":
     sys.exit(7)
 if version.own_version() == "1":
@@ -213,8 +213,8 @@ def counted():
     return look()
 upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
 guard.BODY_SECONDS = 100.0
-upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = listening.QUIET_SECONDS = 0.1
-from smart_fork.cli.service.listening import serve
+upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = server.QUIET_SECONDS = 0.1
+from smart_fork.cli.service.server import serve
 serve()
 os._exit(0)  # as the command does: a thread may still be in the model
 """

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork.cli.overview import overview
+from smart_fork.cli.status import overview
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION

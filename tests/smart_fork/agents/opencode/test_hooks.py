@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
 from smart_fork.server.calls import identify
 from tests.smart_fork.mcp_client import answer, refusal
 
@@ -28,11 +28,11 @@ def test_the_plugin_is_told_what_to_run_as_data(path):
 
 
 def test_it_lies_where_opencode_loads_plugins(home, monkeypatch):
-    assert home / ".config/opencode/plugins/smart-fork.js" == agent_settings.settings_file("opencode")
+    assert home / ".config/opencode/plugins/smart-fork.js" == agent_hooks.settings_file("opencode")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
-    assert home / "config/opencode/plugins/smart-fork.js" == agent_settings.settings_file("opencode")
+    assert home / "config/opencode/plugins/smart-fork.js" == agent_hooks.settings_file("opencode")
     monkeypatch.setenv("XDG_CONFIG_HOME", "config")
-    assert home / ".config/opencode/plugins/smart-fork.js" == agent_settings.settings_file("opencode")
+    assert home / ".config/opencode/plugins/smart-fork.js" == agent_hooks.settings_file("opencode")
 
 
 def test_its_entry_is_one_list_and_keeps_what_a_person_has_chosen():

@@ -6,9 +6,9 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli import setup as setup_command
-from smart_fork.cli.setup.features import ServicePart
-from smart_fork.cli.setup.ledger import Step
-from smart_fork.cli.setup.plan import Trial
+from smart_fork.cli.setup import service
+from smart_fork.cli.setup.setup_answer import Trial
+from smart_fork.cli.setup.step import Step
 from tests.smart_fork.cli.setup.settings_homes import HOMES, full
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import add_program
@@ -26,7 +26,7 @@ def setup(run, world, monkeypatch):
         setup_command, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1)
     )
     monkeypatch.setattr(
-        ServicePart,
+        service,
         "planned",
         lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer"),
     )

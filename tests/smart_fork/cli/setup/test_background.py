@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from smart_fork.cli.service import installation
-from smart_fork.cli.setup.features import ServicePart
+from smart_fork.cli.setup import service
+from smart_fork.cli.setup.installed_parts import undo_lines
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.plan import lasting_program, undo_lines
+from smart_fork.cli.setup.plan import lasting_program
 from smart_fork.system.processes import Processes
 from tests.smart_fork.cli.setup.settings_homes import everything
 from tests.smart_fork.service.service_files import FakeSystemd
@@ -24,12 +25,12 @@ def program(home, monkeypatch) -> str:
 
 def test_it_is_installed_and_undone_with_the_folders_that_were_made_for_it(home, program):
     before, systemd, ledger = everything(home), FakeSystemd(), Ledger()
-    step = ServicePart.planned(program, systemd)
+    step = service.planned(program, systemd)
 
     step.act(ledger)
 
     assert "new" == step.state
-    assert "there" == ServicePart.planned(program, systemd).state
+    assert "there" == service.planned(program, systemd).state
     assert [] == [one.error for one in undo_lines(ledger, list(ledger), systemd) if one.error]
     assert ("disable", "--now") == next(words[:2] for words in systemd.changes if words[0] == "disable")
     assert before == everything(home)
@@ -41,7 +42,7 @@ def test_one_that_was_there_before_stays(home, program):
     keeper.path.parent.mkdir(parents=True)
     installation.install(keeper, installation.settings_for(keeper))
 
-    step = ServicePart.planned("/elsewhere/smart-fork", systemd)
+    step = service.planned("/elsewhere/smart-fork", systemd)
     step.act(ledger)
 
     assert "changed" == step.state
@@ -49,7 +50,7 @@ def test_one_that_was_there_before_stays(home, program):
 
 
 def test_where_the_system_does_not_answer_it_is_left_out(program):
-    step = ServicePart.planned(program, FakeSystemd({"show": (1, "", "Failed to connect to bus")}))
+    step = service.planned(program, FakeSystemd({"show": (1, "", "Failed to connect to bus")}))
 
     assert "left" == step.state
     assert "systemd does not answer here" in step.why
@@ -58,4 +59,4 @@ def test_where_the_system_does_not_answer_it_is_left_out(program):
 def test_on_another_system_it_is_left_out(monkeypatch):
     monkeypatch.setattr(sys, "platform", "freebsd")
 
-    assert "left" == ServicePart.planned("/x/smart-fork", Processes()).state
+    assert "left" == service.planned("/x/smart-fork", Processes()).state

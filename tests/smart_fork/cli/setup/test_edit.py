@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.cli.setup.ledger import Edit
+from smart_fork.cli.setup.foreign_file import Edit
 
 texts = st.text(alphabet="ab\n{}é", max_size=30)
 

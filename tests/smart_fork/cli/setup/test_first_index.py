@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.cli.setup import first_index
-from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.plan import SetupPlan
+from smart_fork.cli.setup.step import Step
 from smart_fork.finding.index_access import known_index
 from smart_fork.system.processes import Processes
 

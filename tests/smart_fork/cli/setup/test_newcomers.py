@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.setup import agent_settings, plan
+from smart_fork.cli.setup import agent_hooks, installed_parts
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.doctor import Check
 from smart_fork.hooks import hint_switch
@@ -52,7 +52,7 @@ def test_it_is_set_up_and_undone_to_the_byte(setup, newcomer, settled):
     way = newcomer.registration
     argv = way.argv(way.value(way.path().read_text()))
     assert (True, ("-I", "-m", "smart_fork", "mcp")) == (Path(argv[0]).is_absolute(), argv[1:])
-    assert agent_settings.is_installed(newcomer.name)
+    assert agent_hooks.is_installed(newcomer.name)
     assert newcomer.hooks.recalls == hint_switch.is_on(newcomer.name)
     assert newcomer.title in done.out
     again = everything(settled)
@@ -132,14 +132,14 @@ def test_where_its_program_has_moved_it_is_registered_again_and_undone_to_the_by
 def test_the_doctor_says_what_is_gone(setup, newcomer, monkeypatch, tmp_path):
     monkeypatch.setattr("smart_fork.cli.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
     setup("--yes", "--agent", newcomer.name)
-    (check,) = Check.run("set-up", plan.checks)
+    (check,) = Check.run("set-up", installed_parts.checks)
     assert (False, True) == (check.ok, "which no longer exists" in check.detail)
 
     (tmp_path / "gone").write_text("")
     newcomer.hooks.path().unlink()
     newcomer.registration.path().parent.mkdir(parents=True, exist_ok=True)
     newcomer.registration.path().write_text("{}")
-    (check,) = Check.run("set-up", plan.checks)
+    (check,) = Check.run("set-up", installed_parts.checks)
     assert "entry of the MCP server is gone" in check.detail
 
 

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
 from tests.smart_fork.cli.setup.settings_homes import everything, full
 from tests.support.cases import thorough_except_first
 
@@ -43,7 +43,7 @@ def test_settings_that_are_not_understood_cost_their_own_part_and_no_other(setup
     for way in (CLAUDE, CODEX):
         server, hooks = way.agent in broken and of_server, way.agent in broken and not of_server
         assert server or way.value(way.path().read_text())["args"][-1] == "mcp"
-        assert hooks or agent_settings.is_installed(way.agent)
+        assert hooks or agent_hooks.is_installed(way.agent)
         assert (way.skills() / "past-sessions/SKILL.md").is_file()
     assert 0 == setup("--remove").code
     assert before == everything(world.home)
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_written_costs_its_own_part_and_no_other(setup, wo
     assert 1 == failed.code
     assert before == (settings.readlink() if settings.is_symlink() else settings.read_bytes())
     assert str(settings) in failed.err.replace("~", str(world.home)).replace("\n", "")
-    assert agent_settings.is_installed("codex")
+    assert agent_hooks.is_installed("codex")
     assert CLAUDE.value(CLAUDE.path().read_text())["args"][-1] == "mcp"
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_written_costs_its_own_part_and_no_other(setup, wo
 def test_a_byte_order_mark_stays_and_an_empty_file_is_one_without_settings(setup, world, way):
     """The agents read such files in this way, too."""
     full(world.home)
-    hooks = agent_settings.settings_file(way.agent)
+    hooks = agent_hooks.settings_file(way.agent)
     for path in {way.path(), hooks}:
         path.write_bytes(BOM_UTF8 + (path.read_bytes() if path.exists() else b""))
     before = everything(world.home)
@@ -82,7 +82,7 @@ def test_a_byte_order_mark_stays_and_an_empty_file_is_one_without_settings(setup
 
     assert way.path().read_bytes().startswith(BOM_UTF8)
     assert way.value(way.path().read_text("utf-8-sig"))["args"][-1] == "mcp"
-    assert agent_settings.is_installed(way.agent)
+    assert agent_hooks.is_installed(way.agent)
     assert 0 == setup("--remove").code
     assert before == everything(world.home)
     for path in (way.path(), hooks):

@@ -18,9 +18,9 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.cli import setup as setup_command
 from smart_fork.cli.preload import client
-from smart_fork.cli.setup import agent_settings, plan
+from smart_fork.cli.setup import agent_hooks, installed_parts
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.plan import Trial
+from smart_fork.cli.setup.setup_answer import Trial
 from smart_fork.cli.setup.skill_file import content
 from smart_fork.doctor import Check
 from tests.smart_fork.cli.setup.settings_homes import HOMES, by_hand, empty, everything, full
@@ -44,7 +44,7 @@ def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     for way in AGENTS.registrations():
         program, *words = way.argv(way.value(way.path().read_text()))
         assert (["-I", "-m", "smart_fork", "mcp"], True) == (words, Path(program).is_absolute())
-        assert not AGENTS[way.agent].has("hooks") or agent_settings.is_installed(way.agent)
+        assert not AGENTS[way.agent].has("hooks") or agent_hooks.is_installed(way.agent)
         assert content() == (way.skills() / "past-sessions/SKILL.md").read_text()
     assert setup("--remove").code == 0
     assert before == everything(settled)
@@ -339,7 +339,7 @@ def test_what_was_put_there_by_hand_is_named(setup, world):
     (world.home / ".claude.json").write_text(
         '{"mcpServers": {"smart-fork": {"command": "smart-fork", "args": ["mcp"]}}}'
     )
-    agent_settings.install("claude")
+    agent_hooks.install("claude")
 
     removed = setup("--remove")
 
@@ -409,7 +409,7 @@ def test_the_doctor_says_what_is_not_as_it_was_left(setup, world):
     full(world.home)
 
     def doctor():
-        (check,) = Check.run("set-up", plan.checks)
+        (check,) = Check.run("set-up", installed_parts.checks)
         return check
 
     assert "nothing was set up" in doctor().detail
@@ -427,7 +427,7 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
     monkeypatch.setattr("smart_fork.cli.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
     setup("--yes")
 
-    (check,) = Check.run("set-up", plan.checks)
+    (check,) = Check.run("set-up", installed_parts.checks)
 
     assert (False, False) == (check.ok, check.optional)
     assert "which no longer exists" in check.detail

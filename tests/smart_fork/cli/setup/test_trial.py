@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.setup.plan import try_server
+from smart_fork.cli.setup.server_trial import try_server
 
 CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 #: A server that knows one session, whatever is asked; what it was started with is in its only hit.

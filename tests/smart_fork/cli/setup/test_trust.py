@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_hooks
 from tests.smart_fork.cli.setup.settings_homes import everything
 
 CODEX = AGENTS.registration_of("codex")
@@ -19,7 +19,7 @@ def trust(path: Path, *places: str) -> str:
 
 def test_undoing_it_takes_out_that_a_person_trusts_our_hooks_in_codex(setup, world):
     """Codex notes a trusted hook by its position in the file of hooks."""
-    config, hooks = CODEX.path(), agent_settings.settings_file("codex")
+    config, hooks = CODEX.path(), agent_hooks.settings_file("codex")
     hooks.parent.mkdir(parents=True)
     config.write_text('model = "gpt-5" # mine\n')
     before = everything(world.home)
@@ -33,7 +33,7 @@ def test_undoing_it_takes_out_that_a_person_trusts_our_hooks_in_codex(setup, wor
 
 
 def test_that_a_person_trusts_others_hooks_stays(setup, world):
-    config, hooks = CODEX.path(), agent_settings.settings_file("codex")
+    config, hooks = CODEX.path(), agent_hooks.settings_file("codex")
     hooks.parent.mkdir(parents=True)
     hooks.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "theirs"}]}]}}')
     config.write_text(trust(hooks, "stop:0:0") + trust(Path("/elsewhere/hooks.json"), "stop:1:0").partition("]\n")[2])
@@ -55,5 +55,5 @@ def test_what_codex_trusts_is_left_where_its_settings_are_not_understood(setup, 
     removed = setup("--remove")
 
     assert "[hooks.state\n" == CODEX.path().read_text()
-    assert not agent_settings.settings_file("codex").exists()
+    assert not agent_hooks.settings_file("codex").exists()
     assert removed.code == 1, "the server's table is still in it"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from smart_fork.agents import AGENTS
 from smart_fork.agents.mcp_registration import UnsuitableError
 from smart_fork.cli import setup as setup_command
-from smart_fork.cli.setup import plan, tool_permission
+from smart_fork.cli.setup import installed_parts, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.tool_permission import missing, put, restore
+from smart_fork.cli.setup.tool_permission import add_rules, missing, remove_rules
 from smart_fork.doctor import Check
 from smart_fork.hooks import hint_switch
 from tests.smart_fork.cli.setup.settings_homes import everything, full
@@ -138,7 +138,7 @@ def test_the_doctor_says_how_it_goes(setup, world):
     full(world.home)
     setup("--yes", "--recall")
 
-    _, recall = Check.run("set-up", plan.checks)
+    _, recall = Check.run("set-up", installed_parts.checks)
 
     assert ("recall", True) == (recall.name, recall.optional)
     assert "suggested a session in 0 of 0 new sessions; no service runs" in recall.detail
@@ -176,18 +176,18 @@ def test_rules_are_put_in_and_taken_out_to_the_byte(value, style):
     """The content of others in the settings does not matter."""
     before = style(value)
 
-    made, added = put(before, RULES)
+    made, added = add_rules(before, RULES)
 
     assert () == missing(made, RULES)
     others = [json.loads(text) | {"permissions": None} for text in (before, made)]
     assert others[0] == others[1]
-    assert before == restore(made, added)
+    assert before == remove_rules(made, added)
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"permissions": 7}', '{"permissions": {"allow": "x"}}', '{"a":1,"a":2}'])
 def test_settings_that_are_not_understood_get_no_rules(text):
     with pytest.raises(UnsuitableError):
-        put(text, RULES)
+        add_rules(text, RULES)
 
 
 def test_our_modules_are_compiled_and_those_that_cannot_be_are_left(tmp_path, monkeypatch, capfd):

@@ -29,7 +29,7 @@ _OFF = ("0", "false", "no", "off", "never")
 
 
 def main() -> None:
-    """Run the command of `sys.argv`, without importing large modules for frequent requests of agents and shells."""
+    """Run the command of `sys.argv` in the fastest way: by a quick answer, in a waiting process, or in this process."""
     _open_what_is_closed()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     if command == "mcp":
@@ -38,7 +38,7 @@ def main() -> None:
         if (begun := serve(sys.argv[2:])) is not None:
             sys.argv[2:] = begun
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
-        _at_once(sys.argv[1:])
+        _answer_quickly(sys.argv[1:])
     if command not in _HANDED_OVER or not may_hand_over():
         run(os._exit)
     from smart_fork.cli.preload.client import run as hand_over
@@ -120,7 +120,7 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
     end(status)
 
 
-def _at_once(asked: list[str]) -> None:
+def _answer_quickly(asked: list[str]) -> None:
     """Answer ``statusline``, ``welcome`` and shell completions, and end this process. Return for other commands."""
     from smart_fork.cli import quick_answers
 

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from indexer.errors import joined
 from indexer.safe_files import index_db, state_home
 from indexer.settings import Setting
-from indexer.store.base import Understood
 from indexer.store.damage import kept
-from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Agent
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.programs import Program
 from smart_fork.cli.index import NAME_WIDTH, index_rows
-from smart_fork.cli.output import out, plain, printed_as_json
+from smart_fork.cli.output import out, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
 from smart_fork.cli.service.instance import holder
 from smart_fork.cli.workers import in_a_word
 from smart_fork.display_text import ago
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
-from smart_fork.finding.index_access import known_index
 from smart_fork.finding.index_status import IndexStatus, index_status
 from smart_fork.hooks import hint_switch
-from smart_fork.system.processes import Processes
 from smart_fork.workers.answers import WorkerState
 from smart_fork.workers.observation import list_workers
 from smart_fork.workers.registry_path import has_registry
 
 
 @value
-class Trouble(Value):
-    """The answer of ``status`` for a part, such as the index, that cannot be read: the reason and the next step."""
+class UnreadablePart(Value):
+    """A part of ``status``, such as the index, that cannot be read: the error and the next step."""
 
     error: str
     hint: str
@@ -66,7 +58,7 @@ class IndexOverview(IndexStatus):
 class ServiceOverview(Value):
     """The service (the process that keeps the index fresh) in ``status``.
 
-    `status` is its own report; `error` says that it runs without answering; `hint` names the command that starts it.
+    `status` is its own report. `error` is set if its process runs but does not answer, `hint` if no process runs.
     """
 
     running: bool
@@ -89,9 +81,9 @@ class ServiceOverview(Value):
 class RecallOverview(Value):
     """Recall in ``status``: the agents with recall `on`, and counts of hints (lines that name past sessions).
 
-    `sessions` counts new sessions for which a hint was looked up, `told` hints in time, `late` hints that came too
-    late. `followed` counts hints after which the agent asked for the named session. The prefix ``edits_`` or
-    ``errors_`` counts hints at edits or errors, no prefix those at first prompts.
+    `sessions` counts new sessions in which a hint was looked up. Of the hints, `told` were given, `late` came too late,
+    and `followed` made the agent ask for the named session. The prefix ``edits_`` or ``errors_`` means hints at edits
+    or errors, no prefix those at first prompts.
     """
 
     on: tuple[str, ...]
@@ -121,11 +113,11 @@ class Overview(Value):
     """The answer of ``status``. If the workers cannot be listed, `workers_problem` says why."""
 
     home: str
-    index: IndexOverview | Trouble
+    index: IndexOverview | UnreadablePart
     service: ServiceOverview
     recall: RecallOverview
     workers: tuple[WorkerOverview, ...] = ()
-    workers_problem: Trouble | None = rare()
+    workers_problem: UnreadablePart | None = rare()
 
 
 def overview() -> Overview:
@@ -134,14 +126,14 @@ def overview() -> Overview:
     try:
         return replace(seen, workers=_workers())
     except RegistryUnavailable as error:
-        return replace(seen, workers_problem=Trouble(error.message, error.hint))
+        return replace(seen, workers_problem=UnreadablePart(error.message, error.hint))
 
 
-def _index() -> IndexOverview | Trouble:
+def _index() -> IndexOverview | UnreadablePart:
     try:
         known = index_status()
     except IndexUnavailable as error:
-        return Trouble(error.message, error.hint)
+        return UnreadablePart(error.message, error.hint)
     aside = tuple(str(path) for path in kept(index_db()))
     return IndexOverview(**{one.name: getattr(known, one.name) for one in fields(known)}, set_aside=aside)
 
@@ -194,8 +186,8 @@ def status() -> None:
         out.named(name, text, NAME_WIDTH)
 
 
-def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
-    if isinstance(index, Trouble):
+def _index_rows(index: IndexOverview | UnreadablePart) -> list[tuple[str, str]]:
+    if isinstance(index, UnreadablePart):
         return [("index", joined(index.error, index.hint))]
     aside = [("", f"it was damaged, and kept as {path}: delete it when you like") for path in index.set_aside]
     return [*index_rows(index), *aside]
@@ -244,100 +236,3 @@ def _workers_rows(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
         asks = f": {one.waiting_for.splitlines()[0]}" if one.waiting_for else ""
         rows.append(("" if number else "workers", f"{in_a_word(one):<8}  {one.name}  {one.worker_id}{asks}"))
     return rows
-
-
-@record
-class AgentAtAGlance(Value):
-    """An agent in the answer of ``agents``.
-
-    `version` is the installed version, empty if unknown; `seen` is the version that smart-fork was tested with. `can`
-    names what smart-fork can do with the agent, and `why_not` says why it cannot do the rest. `problem` says why its
-    sessions cannot be forked, `unread` why they cannot be read.
-    """
-
-    name: AgentName
-    title: str
-    installed: bool
-    path: str
-    version: str
-    seen: str
-    sessions: int
-    can: Mapping[str, bool]
-    why_not: Mapping[str, str]
-    problem: str = ""
-    hint: str = ""
-    unread: str = ""
-    records: int = 0
-    unknown_records: int = 0
-
-    @property
-    def against_seen(self) -> str:
-        """Compare the installed version with the tested one: "newer", "older", or empty for the same minor version."""
-        return AGENTS[self.name].compared(self.version)
-
-
-@value
-class AgentsAtAGlance(Value):
-    """The answer of ``agents``: all agents."""
-
-    agents: tuple[AgentAtAGlance, ...]
-
-
-def all_agents(env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
-    """Return all agents with their versions, which their programs print in parallel."""
-    known = Processes()
-    agents, logs = list(AGENTS), dict[AgentName, Understood]()
-    with known_index() as store:
-        logs.update(store.understood() if store else {})
-    with ThreadPoolExecutor(max_workers=4, thread_name_prefix="agents") as pool:
-        return AgentsAtAGlance(tuple(pool.map(lambda agent: _glance(agent, known, env, logs), agents)))
-
-
-def _glance(
-    agent: Agent, processes: Processes, env: Mapping[str, str] | None, logs: Mapping[AgentName, Understood]
-) -> AgentAtAGlance:
-    program = Program.of(agent.name, processes, env) if agent.command else None
-    path = program.path if program else ""
-    return AgentAtAGlance(
-        name=agent.name, title=agent.title, installed=bool(path), path=path,
-        version=program.version(processes, env) if program else "", seen=agent.seen, sessions=_sessions(agent.name),
-        can=agent.abilities(), why_not=dict(agent.lacks), problem=program.problem if program else "",
-        hint=program.hint if program else "", unread=READERS[agent.name].unread(),
-        records=logs[agent.name].records if agent.name in logs else 0,
-        unknown_records=logs[agent.name].unknown if agent.name in logs else 0,
-    )  # fmt: skip
-
-
-def _sessions(agent: AgentName) -> int:
-    try:
-        return sum(1 for _ in READERS[agent].discover())
-    except OSError:
-        return 0
-
-
-def agents() -> None:
-    """List the installed agents with versions and sessions, and what smart-fork can do with each one."""
-    found = all_agents()
-    if printed_as_json(found):
-        return
-    for one in found.agents:
-        out.print(plain(f"{one.title:<14}", "bold"), _standing(one), sep="")
-        able = (ability.words for name, ability in Agent.ABILITIES.items() if one.can[name])
-        out.print(f"{'':<14}{'; '.join(able) or 'nothing yet'}")
-        for name, why in one.why_not.items() if one.installed else ():
-            out.print(plain(f"{'':<14}no {Agent.ABILITIES[name].words}: {why}", "dim"))
-        if one.unknown_records:
-            share = f"{one.unknown_records:,} of {one.records:,} records in its logs"
-            out.print(f"{'':<14}{share} are of a type that smart-fork does not know")
-        if one.unread:
-            out.print(f"{'':<14}Its sessions cannot be read: {one.unread}")
-        if one.problem and one.installed:
-            out.print(f"{'':<14}{joined(one.problem, one.hint)}")
-
-
-def _standing(one: AgentAtAGlance) -> str:
-    where = one.path if one.installed else "not installed" if one.problem else "only read"
-    version = one.version or ("of an unknown version" if one.installed else "")
-    seen = f"{one.against_seen} than {one.seen}, which was tried" if one.against_seen else ""
-    count = f"{one.sessions:,} session{'s' * (one.sessions != 1)}" if one.can["found"] else ""
-    return ", ".join(filter(None, (where, version, seen, count)))

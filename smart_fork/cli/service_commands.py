@@ -7,8 +7,9 @@ import os
 import shlex
 import sys
 import webbrowser
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -39,12 +40,12 @@ def serve(
     ] = False,
 ) -> None:
     """Run the service in this terminal: MCP over HTTP, a fresh index, and the page. Ctrl-C ends it."""
-    from smart_fork.cli.service.listening import serve as run
+    from smart_fork.cli.service.server import serve as run
 
     if (there := find_service()) is not None:
         say(f"The service is already running: {there.address.url} (process {there.address.pid})")
         return
-    run(host, port, allow_remote=allow_remote, told=_print_address if err.is_terminal else None)
+    run(host, port, allow_remote=allow_remote, on_ready=_print_address if err.is_terminal else None)
     # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
     with contextlib.suppress(OSError):  # its log's disk may be full: it was ended all the same
         sys.stderr.flush()
@@ -68,21 +69,15 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
 ) -> None:
     """Print the service's log."""
-
-    def show(record: dict[str, Any]) -> None:
+    for record in chain(json_log.last_lines(lines), json_log.follow() if follow else ()):
         if not printed_as_json(record):
             out.print(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}")
-
-    for record in json_log.last_lines(lines):
-        show(record)
-    for record in json_log.follow() if follow else ():
-        show(record)
 
 
 def open_page(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address. Open nothing.")] = False,
 ) -> None:
-    """Open the service's page in the browser, on the current project: a private file signs the browser in, once."""
+    """Open the service's page in the browser, on the current project. A private file signs the browser in, once."""
     service = _running_service()
     try:
         way_in = service.way_in(_current_project())

@@ -1,6 +1,6 @@
-"""Installs smart-fork's hooks in an agent's settings, or in a file of smart-fork's own.
+"""Installs smart-fork's hooks in an agent's settings, or in a file that is smart-fork's alone.
 
-A handler is a command of smart-fork that the agent runs at an event. In settings, it comes after the handlers of other
+A handler is a command that the agent runs at an event. In settings, smart-fork's handlers come after those of other
 programs, and all other bytes stay. Settings with an unknown form are not changed.
 """
 
@@ -22,11 +22,12 @@ from indexer.transcripts.model import AgentName
 from smart_fork import json_edit
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
-from smart_fork.cli.setup.ledger import ForeignFile, Ledger, LedgerLine, Step
+from smart_fork.cli.setup.foreign_file import ForeignFile
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine
 from smart_fork.cli.setup.setup_answer import HooksChanged
+from smart_fork.cli.setup.step import Step
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import hint_switch
-from smart_fork.hooks.hints import BEFORE_A_TOOL
 from smart_fork.system.processes import Processes
 
 #: What the agents run, and what tells our handlers from those of others.
@@ -45,7 +46,7 @@ def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
     """
     before = _read(path)
     text = before if before is not None else "{}\n"
-    spaces = _Spaces(path)
+    spaces = _EmptyContainers(path)
     if not any(list(_ours(text, event)) for event in _events(text)):
         spaces.forget()
     for event, group in wanted.items():
@@ -69,7 +70,7 @@ def remove_handlers(path: Path) -> bool:
     before = _read(path)
     if before is None:
         return False
-    text, spaces = before, _Spaces(path)
+    text, spaces = before, _EmptyContainers(path)
     for event in _events(text):
         text = _without_ours(text, event, spaces)
     if text != before:
@@ -79,13 +80,13 @@ def remove_handlers(path: Path) -> bool:
     return text != before
 
 
-def any_in(path: Path) -> bool:
+def has_handlers(path: Path) -> bool:
     """Return True if the settings at `path` have a handler of smart-fork, even from an older version."""
     text = _read(path) or ""
     return any(list(_ours(text, event)) for event in _events(text)) if text else False
 
 
-def are_in(path: Path, wanted: Groups) -> bool:
+def has_exactly(path: Path, wanted: Groups) -> bool:
     """Return True if smart-fork's handlers in the settings at `path` are exactly those in `wanted`."""
     text = _read(path)
     if text is None:
@@ -95,7 +96,7 @@ def are_in(path: Path, wanted: Groups) -> bool:
     )
 
 
-def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces) -> str:
+def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _EmptyContainers) -> str:
     while len(found := list(_ours(text, event))) > 1:
         text = _without(text, event, found[-1], spaces)
     if not found:
@@ -105,13 +106,13 @@ def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces
     return text if _value(text, handler) == new else json_edit.replace(text, handler, new)
 
 
-def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
+def _without_ours(text: str, event: str, spaces: _EmptyContainers) -> str:
     while found := list(_ours(text, event)):
         text = _without(text, event, found[-1], spaces)
     return text
 
 
-def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
+def _without(text: str, event: str, one: _Handler, spaces: _EmptyContainers) -> str:
     """Return the settings `text` without the handler `one`, and without groups and containers that become empty.
 
     Containers that were empty before smart-fork changed the settings stay (see `_Spaces`).
@@ -122,7 +123,7 @@ def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
 
 
 class _Handler(NamedTuple):
-    """The positions of a handler in the text of the settings: its group (a JSON object), the list in it, and itself."""
+    """The positions in settings of a handler, of its group (a JSON object), and of the list of handlers in it."""
 
     group: json_edit.JsonItem
     handlers: int
@@ -166,11 +167,9 @@ def _events(text: str) -> list[str]:
     return [item.key for item in json_edit.items(text, hooks.value)] if hooks and text[hooks.value] == "{" else []
 
 
-class _Spaces:
-    """A stored record of JSON containers in settings that were empty before smart-fork added hooks, and their white
-    space.
-
-    When the hooks are removed, these containers stay as they were.
+class _EmptyContainers:
+    """A stored record of the JSON containers in settings that were empty before hooks were added, and of their white
+    space: they stay when the hooks are removed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -257,7 +256,7 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
     """
     hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)
-    return install(agent).notes if speaks and any_in(hooks.path()) else ()
+    return install(agent).notes if speaks and has_handlers(hooks.path()) else ()
 
 
 def remove(agent: AgentName) -> HooksChanged:
@@ -288,7 +287,7 @@ def is_installed(agent: AgentName) -> bool:
     """
     hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
-    return _own_file(path, content) == content if content is not None else are_in(path, _groups(hooks))
+    return _own_file(path, content) == content if content is not None else has_exactly(path, _groups(hooks))
 
 
 def _content(hooks: Hooks) -> str | None:
@@ -298,9 +297,8 @@ def _content(hooks: Hooks) -> str | None:
 def _groups(hooks: Hooks) -> Groups:
     ours = [hooks.handler(command(hooks.agent))]
     groups: dict[str, dict[str, Any]] = {event: {"hooks": ours} for event in hooks.events}
-    for event, matcher in ((BEFORE_A_TOOL, hooks.edits), hooks.failures):
-        if matcher and hint_switch.is_on(hooks.agent):  # each such call waits for it
-            groups[event] = {"matcher": matcher, "hooks": ours}
+    for event, matcher in hooks.tool_events if hint_switch.is_on(hooks.agent) else ():  # each such call waits for it
+        groups[event] = {"matcher": matcher, "hooks": ours}
     return groups
 
 

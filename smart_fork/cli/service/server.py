@@ -1,7 +1,8 @@
-"""The run of ``smart-fork serve``, from choosing addresses to its end.
+"""The server of the service: it opens the sockets, and serves until a signal or an upgrade.
 
-A program that connects to a host name may use any of its IP addresses. Another program at one of them would get the
-service's token. So the service accepts a name in requests only if it listens at all addresses of the name.
+A program that connects to a host name may use any of its IP addresses. Another program that listens at one of them
+would get the service's token. So the service accepts a host name in requests only if it listens at all addresses of the
+name.
 """
 
 from __future__ import annotations
@@ -27,19 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from indexer.errors import next_step
 from indexer.lazy import dataclass
 from indexer.safe_files import private_dir, state_home
-from smart_fork.cli.service.instance import (
-    LOOPBACKS,
-    Address,
-    forget_starts,
-    hold,
-    keep_port,
-    note_start,
-    publish,
-    remove_socket,
-    shorten_log,
-    wanted_port,
-    withdraw,
-)
+from smart_fork.cli.service import instance
 from smart_fork.cli.service.json_log import log_to_file
 from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import Upgrade, adopt, become, load_service
@@ -61,8 +50,8 @@ log = logging.getLogger(__name__)
 class Listening:
     """The open sockets of the service.
 
-    The TCP `sockets` all have the port `port`, the first one at `host`. The last one is a Unix socket for the user's
-    own programs at the path `local`, which may be empty. A request's Host header must be one of `names`.
+    The TCP `sockets` all have the port `port`, the first one at `host`. The last socket is a Unix socket at the path
+    `local` for the user's own programs; without it, `local` is empty. A request's Host header must be one of `names`.
     """
 
     sockets: tuple[socket.socket, ...]
@@ -76,7 +65,7 @@ class Listening:
         for one in self.sockets:
             one.close()
         if self.local:
-            remove_socket(Path(self.local))
+            instance.remove_socket(Path(self.local))
 
 
 def addresses(host: str, *, allow_remote: bool) -> list[str]:
@@ -86,7 +75,7 @@ def addresses(host: str, *, allow_remote: bool) -> list[str]:
         Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
         ProgramFailed: `host` has no address.
     """
-    found = list(LOOPBACKS) if host.lower() == LOCALHOST else _looked_up(host)
+    found = list(instance.LOOPBACKS) if host.lower() == LOCALHOST else _looked_up(host)
     if any(ipaddress.ip_address(one).is_unspecified for one in found):
         # A request has to name us, and under which names it may is not known.
         raise Usage(f"{host!r} is not an address that clients can use", "Give the address that other machines use.")
@@ -127,7 +116,7 @@ def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listen
         one.listen(BACKLOG)
     hosts = [str(one.getsockname()[0]) for one in sockets] + ([host] if ours else [])
     own = listen_locally(private_dir(state_home()))
-    names = tuple(dict.fromkeys(_named(one, chosen) for one in hosts))
+    names = tuple(dict.fromkeys(_host_header(one, chosen) for one in hosts))
     if own is None:
         return Listening(tuple(sockets), literal, chosen, names)
     return Listening((*sockets, own), literal, chosen, names, own.getsockname())
@@ -156,7 +145,7 @@ def listen_locally(state: Path) -> socket.socket | None:
 
 
 def _first(literal: str, host: str, port: int | None) -> socket.socket:
-    for wanted in (port,) if port is not None else (wanted_port(os.environ), 0):
+    for wanted in (port,) if port is not None else (instance.wanted_port(os.environ), 0):
         try:
             return _bound(literal, wanted)
         except OSError as error:
@@ -181,7 +170,7 @@ def _bound(literal: str, port: int) -> socket.socket:
     return made
 
 
-def _named(host: str, port: int) -> str:
+def _host_header(host: str, port: int) -> str:
     """Return `host` and `port` as in a request's Host header, such as ``localhost:80`` or ``[::1]:80``."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
@@ -193,7 +182,7 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """A web application that passes requests on to `app`, and counts those that run, except for `passing` paths."""
+    """A web application that passes requests on to `app`. It counts running requests, but not to `passing` paths."""
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -205,13 +194,13 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if no request runs or just ended, or a restart has `waited` for long enough (in seconds)."""
+        """Return True if no request runs or just ended, or if a restart has waited long enough, `waited` seconds."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         counts = scope["type"] == "http" and scope["path"] not in self._passing
-        # What a client of MCP keeps open to be told something.
+        # What a client of MCP keeps open to be on_ready something.
         stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
         self._streams += stream
         self._requests += counts and not stream
@@ -228,15 +217,15 @@ MAX_OPEN_FILES = 4 * Connection.MAX_CONNECTIONS
 GRACE_SECONDS = 1
 
 #: A function that gets the address when the service listens.
-Told = Callable[[Address], None]
+OnReady = Callable[[instance.Address], None]
 
 
 def serve(
-    host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
+    host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, on_ready: OnReady | None = None
 ) -> None:
     """Run the service until a signal ends it. After an upgrade of smart-fork, it restarts itself.
 
-    When the service listens, `told` is called with its address.
+    `on_ready` is called with the address when the service listens.
 
     Raises:
         ProgramFailed: a service runs already, or its files cannot be written.
@@ -244,13 +233,13 @@ def serve(
     addresses(host, allow_remote=allow_remote)  # before anything is written
     try:
         state = private_dir(state_home())
-        if not hold():
+        if not instance.hold():
             raise ProgramFailed("The service is already running", "End it: smart-fork service stop")
-        withdraw()  # what one that was killed has left
-        shorten_log(private_dir(state / "logs") / "service-crash.log")
-        if not note_start(state):
+        instance.withdraw()  # what one that was killed has left
+        instance.shorten_log(private_dir(state / "logs") / "service-crash.log")
+        if not instance.note_start(state):
             return  # with 0: launchd starts again what ends with anything else
-        # While it is not up yet it ends immediately when it is told to, and that is no failure.
+        # While it is not up yet it ends immediately when it is on_ready to, and that is no failure.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         token()
         log_to_file()
@@ -260,9 +249,9 @@ def serve(
     # Our own files name their modes; what workers write in a repository is for everybody, as always.
     os.umask(0o022)
     with closing(listen(host, port, allow_remote=allow_remote)) as listening:
-        newer_at = _serve(listening, told)
+        newer_at = _serve(listening, on_ready)
     with suppress(OSError):  # what cannot be written at the end is no crash
-        forget_starts(state)
+        instance.forget_starts(state)
     if newer_at is not None:
         become(newer_at)
 
@@ -276,12 +265,12 @@ def allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(listening: Listening, told: Told | None) -> int | None:
+def _serve(listening: Listening, on_ready: OnReady | None) -> int | None:
     """Serve on the open sockets until the service ends. Return the port if it has to restart, else `None`."""
     from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
     from smart_fork.page import routes
 
-    keep_port(listening.port)
+    instance.keep_port(listening.port)
     restart = threading.Event()
 
     def end() -> None:
@@ -297,14 +286,14 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.may_end(waited), end)
     server = _ServiceServer(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    address = Address(listening.host, listening.port, os.getpid(), own_version(), started, listening.local)
+    address = instance.Address(listening.host, listening.port, os.getpid(), own_version(), started, listening.local)
     stop = threading.Event()
     adopt()
     entrance.entries.end()  # of one that was killed
     parts.start()
-    publish(address)
-    if told:
-        told(address)
+    instance.publish(address)
+    if on_ready:
+        on_ready(address)
     threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
     threading.Thread(target=load_service, name="load all", daemon=True).start()
     log.info("serving at %s", address.url)
@@ -314,7 +303,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
         stop.set()
         entrance.entries.end()
         with suppress(OSError):
-            withdraw()
+            instance.withdraw()
         parts.stop()
         log.info("restarting" if restart.is_set() else "ended")
     return listening.port if restart.is_set() else None
@@ -331,7 +320,7 @@ class _ServiceServer(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the server, and set each socket's backlog again, which asyncio lowers to its accepts in a row."""
+        """Start the server, and restore each socket's backlog, which asyncio lowers."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
