@@ -190,7 +190,7 @@ def on_one_line(text: str) -> str:
 Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(on_one_line)]
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
-#: A digest of records (see `digest_of_state`), and a digest of a segment (see `team.records.SegmentPlace`).
+#: A digest of records (see `digest_of_state`), and a digest of a segment (see `team.segments.SegmentPlace`).
 Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
 SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=1 << 40)]

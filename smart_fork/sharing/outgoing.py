@@ -181,6 +181,12 @@ def prepare(
     )
 
 
+def dropped_in_words(left_out: Mapping[str, int]) -> str:
+    """Return the counts of removed content (see `Outgoing`) as a text, without the unfinished end of the session."""
+    shown = sorted((what, number) for what, number in left_out.items() if what != OPEN)
+    return ", ".join(f"{number} {ONE.get(what, what) if number == 1 else what}" for what, number in shown)
+
+
 def last_pair(session: Session) -> int:
     """Return the index of a session's last answer or tool result to share. Raise `NothingToPush` without one."""
     if points := session.pairs():

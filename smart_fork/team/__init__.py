@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SharedDescription:
-    """The options that describe a shared session and choose its readers."""
+    """The options with a shared session's title, tags, summary and visibility (public or private)."""
 
     title: str | None = said(help="Title.")
     tags: str | None = said(help="Tags, separated by commas.")
@@ -58,9 +58,10 @@ class SharedDescription:
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """Options for writing a shared session on this machine.
+    """The options of commands that write a shared session as an agent's log on this machine.
 
-    `platform` is the agent for which the session is written; `None` means the session's own agent.
+    `platform` is the agent that gets the log; `None` means the session's own agent. `track` adds an alias for the
+    session.
     """
 
     alias: str | None = said(help="Alias on this machine.")
@@ -70,15 +71,16 @@ class PullOptions:
     force: bool = False
 
     def for_agent(self, agent: AgentName) -> Self:
-        """Return these options for a session of `agent`: an untracked copy if it is for another agent."""
+        """Return these options for a session of `agent`. A log that is converted for another agent gets no alias."""
         return replace(self, track=self.track and self.platform in (None, agent))
 
 
 @dataclass(frozen=True, slots=True)
 class PushRequest(SharedDescription):
-    """A request to push the session `reference`, with its description and options.
+    """A request to push the session `reference`, with a description of it.
 
-    Without `reference`, the newest session of the agent in `platforms` is pushed; without both, the current alias.
+    Without `reference`, push the newest session of the one agent in `platforms`; without both, the current alias's
+    session.
     """
 
     images: bool = said(bool, default=False, help="Send images too. Secrets in them are not masked.")

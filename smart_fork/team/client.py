@@ -40,7 +40,7 @@ class Deadline:
         self._passed = False
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Store the connection that httpx2 reports, and start the timer when the request is sent."""
+        """Store the connection's socket, and start the timer when the request is sent. httpx2 calls it at each step."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = facts["return_value"].get_extra_info("socket")
         elif event.endswith(".send_request_body.complete"):
@@ -49,8 +49,8 @@ class Deadline:
             self._timer.start()
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Raise `ServerUnavailable` if the request that is sent in this context is not answered in time."""
+    def watch(self) -> Iterator[None]:
+        """Raise `ServerUnavailable` if the answer to a request that is sent in this context takes too long."""
         self._passed = False
         try:
             yield
@@ -133,7 +133,7 @@ class Client:
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
-        """Exchange an invitation for a token. With a chosen `token`, a login with a lost answer can be repeated."""
+        """Exchange an invitation for a token. With a `token` of the client's choice, the request can be repeated."""
         try:
             wanted = wire.LoginRequest(invite=invite, machine=machine[:200], token=token)
         except ValidationError:
@@ -158,7 +158,7 @@ class Client:
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
         """Return a session and the positions of its segments (blocks of records).
 
-        `verb` tells the server what the client will do with the session, such as "pull".
+        `verb` ("show", "pull" or "fork") tells the server what the client will do with the session.
         """
         return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 
@@ -178,7 +178,7 @@ class Client:
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
         wanted: canonical.WireModel | None = None, **asked: str,
     ) -> S:  # fmt: skip
-        """Send a request about one session, and check that the answer is about it. `asked` is the query string."""
+        """Send a request about a session with query parameters `asked`. Check that the answer is about the session."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
         _check(found, project, session_id)
         return found
@@ -192,7 +192,7 @@ class Client:
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
-        """Return a page of the server's audit log (who did what). `asked` has the filters."""
+        """Return a page of the server's audit log (who did what), filtered by the query parameters `asked`."""
         return self.ask(wire.Audit, "GET", "audit", asked=asked)
 
     def administer(self, wanted: wire.Administer) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class Client:
         return self.ask(wire.Administered, "POST", "admin", wanted).told
 
     def page(self, project: str, **asked: str) -> wire.SessionListPage:
-        """Return a page of a project's sessions, newest first. `asked` has the filters."""
+        """Return a page of a project's sessions, newest first, filtered by the query parameters `asked`."""
         found = self.ask(wire.SessionListPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
         for one in found.sessions:
             _check(one, project, one.id)
@@ -254,9 +254,9 @@ class Client:
         body: canonical.WireModel | None = None,
         asked: QueryString = None,
     ) -> M:
-        """Send a request with the message `body` to `path` below ``/v1``, and parse the answer as `answer`.
+        """Send a request with the message `body` to `path` below ``/v1``, and parse the answer as the type `answer`.
 
-        Raise the errors of `send`, and `ServerUnavailable` if the answer has another form.
+        Raise the errors of `send`, and `ServerUnavailable` if the answer is not a valid `answer`.
         """
         sent = None if body is None else body.model_dump_json(exclude_none=True).encode()
         said = self.send(method, path, sent, asked)
@@ -268,7 +268,7 @@ class Client:
     def send(
         self, method: str, path: str, body: bytes | None = None, asked: QueryString = None, *, most: int = MESSAGE_BYTES
     ) -> bytes:
-        """Send a request with the bytes `body`, and return the bytes of the answer, at most `most`.
+        """Send a request with the bytes `body`, and return the answer's bytes. Refuse an answer of over `most` bytes.
 
         If the connection fails, or the server reports an internal error, send the request up to two times more.
 
@@ -294,7 +294,7 @@ class Client:
         more |= {"extensions": {"trace": self._deadline.trace}}
         try:
             with (
-                self._deadline.counted(),
+                self._deadline.watch(),
                 self._http.stream(method, f"/v1/{path}", content=body, headers=headers, **more) as answer,
             ):
                 return self._read(answer, most)
@@ -317,7 +317,7 @@ class Client:
             return said
         if answer.is_redirect:
             raise _not_a_team_server("It redirects to another address, which never gets the token.")
-        raise _failed(answer.status_code, said, known=bool(self.account.token))
+        raise _exception_of(answer.status_code, said, known=bool(self.account.token))
 
 
 def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
@@ -365,8 +365,7 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
-    """Convert the body of an HTTP error answer into an exception. `known` is true if the request had a token."""
+def _exception_of(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -414,7 +413,7 @@ T = TypeVar("T")
 
 
 def is_unavailable(origin: str) -> bool:
-    """Return True if a server did not answer in the last seconds, so that callers can skip it."""
+    """Return True if a server did not answer within the last 30 seconds, so that callers can skip it."""
     try:
         return 0 <= time.time() - (state_db.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
     except OSError:
@@ -422,7 +421,7 @@ def is_unavailable(origin: str) -> bool:
 
 
 def note_unavailable(origin: str) -> None:
-    """Store that a server does not answer, so that all processes skip it for a while."""
+    """Store that a server does not answer, so that all processes of this machine skip it for 30 seconds."""
     with suppress(OSError):
         state_db.keep(f"away {origin}", time.time())
 
@@ -433,7 +432,7 @@ def impatient_client(account: Account) -> Client:
 
 
 class PendingAnswer:
-    """A request to the server that runs in a thread. `has_ended` waits for its answer for at most `seconds`."""
+    """A request to the server that runs in a thread with the name `name`."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
         self._seconds = QUICK_SECONDS if seconds is None else seconds
@@ -441,13 +440,16 @@ class PendingAnswer:
         self._thread.start()
 
     def has_ended(self) -> bool:
-        """Return True if the answer arrived or the request failed within `seconds`."""
+        """Wait until the request ends. Return False if it still runs after `seconds`."""
         self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 
 def ask_briefly(account: Account, work: Callable[[Client], T], name: str) -> T:
-    """Return the result of `work`, which gets a client of the server, or raise `ServerUnavailable` after a moment."""
+    """Call `work` with a client of the server, in a thread with the name `name`, and return the result.
+
+    Raise `ServerUnavailable` if the server does not answer within 1.5 seconds.
+    """
     answered: list[T | SmartForkError] = []
 
     def ask() -> None:

@@ -1,6 +1,6 @@
-"""The team functions that `smart_fork.finding` calls: search shared sessions, fetch them, list failed jobs.
+"""The functions of the team that `smart_fork.finding` calls: search and fetch shared sessions, describe the server.
 
-The server is asked in a thread while the local index is searched. smart-fork waits only a moment for the answer.
+During a search, the server is asked in a thread while the local index is searched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,7 +27,6 @@ from smart_fork.agents.references import Resolved
 from smart_fork.display_text import printable
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.finding import session_lookup
-from smart_fork.finding.answer import TeamFound
 from smart_fork.finding.query import Query
 from smart_fork.finding.remote_search import RemoteAnswer, RemoteSession
 from smart_fork.finding.request import FindRequest
@@ -36,22 +36,25 @@ from smart_fork.sharing import received_logs
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.team import PullOptions, client, stored_logins, wire
-from smart_fork.team.branch import BranchVerb, TeamBranchRequest, branch
+from smart_fork.team.branch_and_fork import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
 from smart_fork.team.project import TeamProject, opened
-from smart_fork.team.pull import free_alias
-from smart_fork.team.records import as_float16, vector_space
-from smart_fork.team.shared_sessions import listed, look_into, read
+from smart_fork.team.searchable_session import as_float16, vector_space
+from smart_fork.team.shared_session_reader import listed, look_into, read
+from smart_fork.team.tracked_sessions import free_alias
 from smart_fork.team.wire import Administer
 from smart_fork.team.withdraw import apply_withdrawals, apply_withdrawals_to, fetch_withdrawals, opened_current
+
+if TYPE_CHECKING:
+    from smart_fork.finding.answer import TeamFound
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedSession:
     """A local copy of a team's session. `source_id` is the session's id on the server.
 
-    `there` is true if the copy already existed, and `named` if the user gave its alias. `warnings` name the missing
-    parts of the copy.
+    `existed` is true if the copy was already on this machine, `by_alias` if the user named it by its alias. `warnings`
+    name the content that the copy lacks.
     """
 
     session_id: str
@@ -59,14 +62,14 @@ class FetchedSession:
     path: Path
     alias: str
     source_id: str
-    there: bool
-    named: bool = False
+    existed: bool
+    by_alias: bool = False
     warnings: tuple[str, ...] = ()
 
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """Yield the session that `reference` names as a local session, after fetching it from the team if needed.
+    """Yield the session that `reference` names, after fetching it from the team if it is not on this machine.
 
     A reference is the id of a session or worker, an alias, or a URL. Without `keep`, a fetched session is deleted after
     the context.
@@ -86,7 +89,7 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
         yield Resolved.here(reference)
         return
     with _fetched_copy(reference, missing, directory, keep=keep) as one:
-        yield Resolved(one.session_id, "alias" if one.named else "team", one.warnings)
+        yield Resolved(one.session_id, "alias" if one.by_alias else "team", one.warnings)
 
 
 def is_shared(reference: str) -> bool:
@@ -100,9 +103,10 @@ def is_shared(reference: str) -> bool:
 def _fetched_copy(
     reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
 ) -> Iterator[FetchedSession]:
-    """Yield the local copy of a team's session; raise `missing`, the error of the local search, if there is none.
+    """Yield the local copy of a team's session. If the team has no such session, raise `missing`.
 
-    After an error in the context, or without `keep`, a newly written copy is deleted.
+    `missing` is the error of the search on this machine. After an error in the context, or without `keep`, a copy that
+    was written by this call is deleted.
     """
     try:
         if not stored_logins.has_login():
@@ -112,7 +116,7 @@ def _fetched_copy(
         provenance.refuse_pending_withdrawal(one.session_id)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
-    passes = provenance.viewing_copy(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
+    passes = provenance.viewing_copy(one.session_id, one.source_id) if not (keep or one.existed) else nullcontext()
     try:
         with passes:
             yield one
@@ -120,34 +124,35 @@ def _fetched_copy(
         keep = False
         raise
     finally:
-        if not (keep or one.there):
+        if not (keep or one.existed):
             _delete_copy(where, one)
 
 
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
     """Return the local copy that an alias names, without asking the server; `None` if there is no such copy.
 
-    For an alias that is the beginning of the session's id, also return `None`, so that the newest records are fetched.
+    An alias that is the beginning of the session's id does not count if the server answers: the newest records are
+    fetched.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_unchanged(where, known[1]):
         return None
     if (_source(known[1]) or "").startswith(known[0]) and not client.is_unavailable(where.server):
         return None
-    one = _fetched_alias(*known, named=True)
+    one = _fetched_alias(*known, by_alias=True)
     apply_withdrawals_to(one.path, one.agent)
     return one
 
 
 def _fetched(where: TeamProject, reference: str) -> FetchedSession:
-    """Return the local copy of a session on the server, or write one if none has all its records."""
+    """Return the local copy of a session on the server. Write a new copy unless an existing one has all records."""
     source_id = where.find_session(reference).session.id
     apply_withdrawals(where.client)
     return _present_copy(where, source_id) or _fetch_new(where, source_id)
 
 
 def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """Return the log of a shared session, or an unchanged copy with all records of the server, or `None`."""
+    """Return the user's own log of a shared session, or else an unchanged copy with all its records, or `None`."""
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_unchanged(where, one) and (one.session_id or _has_all_records(where, one)):
             return _fetched_alias(name, one)
@@ -159,10 +164,10 @@ def _has_all_records(where: TeamProject, one: Alias) -> bool:
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
 
-def _fetched_alias(name: str, one: Alias, *, named: bool = False) -> FetchedSession:
+def _fetched_alias(name: str, one: Alias, *, by_alias: bool = False) -> FetchedSession:
     path = one.file or Path()
     session_id = READERS[one.platform].id_of(path)
-    return FetchedSession(session_id, one.platform, path, name, _source(one) or "", there=True, named=named)
+    return FetchedSession(session_id, one.platform, path, name, _source(one) or "", existed=True, by_alias=by_alias)
 
 
 def _source(one: Alias) -> str | None:
@@ -187,7 +192,9 @@ def _fetch_new(where: TeamProject, source_id: str) -> FetchedSession:
     path = Path(done.files[0])
     lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
     session_id = READERS[done.agent].id_of(path)
-    return FetchedSession(session_id, done.agent, path, name, source_id, there=False, warnings=(*done.warnings, *lost))
+    return FetchedSession(
+        session_id, done.agent, path, name, source_id, existed=False, warnings=(*done.warnings, *lost)
+    )
 
 
 def _delete_copy(where: TeamProject, one: FetchedSession) -> None:
@@ -207,7 +214,7 @@ VECTOR_SECONDS = 0.5
 class TeamSearch:
     """The search of a team's sessions for one question; see `smart_fork.finding.remote_search.RemoteSearch`.
 
-    With `wanted`, a project without a team is an error. The search waits at most `seconds` for the server.
+    With `wanted`, a project without a team is an error. `seconds` is how long the search waits for the server.
     """
 
     wanted: bool = False
@@ -227,7 +234,7 @@ class TeamSearch:
         self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
     def answer(self) -> RemoteAnswer:
-        """Return the server's answer; if it does not arrive in time, an error, and skip the server for a while."""
+        """Return the server's answer, or an answer with an error if it does not arrive in time."""
         if self._waiting is not None:
             self._waiting.has_ended()
         if self._said is None:  # from now on it is too late, whatever comes
@@ -237,7 +244,7 @@ class TeamSearch:
         return self._said
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions with withdrawn messages that must still be removed."""
+        """Return the ids of local sessions from which withdrawn messages must still be removed."""
         self._withheld = provenance.pending_withdrawals()
         return self._withheld
 
@@ -250,7 +257,7 @@ class TeamSearch:
 
     @property
     def auto_fork(self) -> bool:
-        """True if the user's settings allow smart-fork to fork a team's session without the user's choice."""
+        """True if the settings allow smart-fork to fork a team's session that the user did not choose."""
         return config.team().auto_fork
 
     def _ask(self, query: Query, embeddings: QuestionEmbeddings) -> None:
@@ -388,7 +395,7 @@ def server_state() -> ServerState | None:
 
 
 def jobs_in_words(failed: tuple[FailedJob, ...]) -> str:
-    """Return a sentence that says how many background jobs of the server failed."""
+    """Return a sentence with the number of failed background jobs of the server."""
     return f"The server has given up {len(failed)} job{'s' if len(failed) > 1 else ''}."
 
 

@@ -24,18 +24,21 @@ from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch import create_base, unparented_hint, update_description
-from smart_fork.team.project import PendingCreation, Shared, TeamProject, open_segment, pending_creation, shared
-from smart_fork.team.pull import alias_of, default_alias, track_session
+from smart_fork.team.branch_and_fork import create_with_common_records, unparented_hint, update_description
+from smart_fork.team.download import open_segment
+from smart_fork.team.project import TeamProject
 from smart_fork.team.push_plan import Plan, Preview, already_sent, chosen_visibility, hinted_conflict, plan
-from smart_fork.team.records import Segment, as_float16, hash_of, pack, searchable_form, vector_space
+from smart_fork.team.searchable_session import as_float16, passage_hash, searchable_form, vector_space
+from smart_fork.team.segments import Segment, pack
+from smart_fork.team.sharing_result import SharingResult, shared_result
+from smart_fork.team.tracked_sessions import PendingCreation, alias_of_session, default_alias, track_session
 
 #: New segments of at most so many bytes are sent inside the push message, larger ones before it.
 MAX_ENCLOSED_BYTES = canonical.MIB
 
 
-def send(project: TeamProject, made: Plan) -> Shared:
-    """Send a planned push, and update the tracking file, after other pushes of this machine have ended."""
+def send(project: TeamProject, made: Plan) -> SharingResult:
+    """Send a planned push, and update the tracking file. Wait first for other pushes of this machine."""
     with project.tracking.push_lock():
         found = project.tracking.read().of_log(made.session.source_path)
         if found is None and not made.force and (told := _from_another_checkout(project, made)) is not None:
@@ -44,16 +47,16 @@ def send(project: TeamProject, made: Plan) -> Shared:
             return _sent(project, made)
         name, one = found
         if one.local_count >= made.out.local.count:
-            return _was_sent(project, made, name, one)
+            return _only_described(project, made, name, one)
         base = Alias(base_digest=canonical.NOTHING) if made.alias is None else made.alias
         alias = one.model_copy(update={"base_count": base.base_count, "base_digest": base.base_digest})
         return _sent(project, replace(made, name=name, alias=alias))
 
 
-def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
-    """Return the result if another checkout of this machine already pushed the session completely, or `None`.
+def _from_another_checkout(project: TeamProject, made: Plan) -> SharingResult | None:
+    """Return the result if another checkout of this machine already pushed all records of the log. Else return `None`.
 
-    If there are new records, raise `Conflict`: shared paths are relative to that checkout, so it must push them.
+    Raise `Conflict` if the log has new records: paths in the shared session are relative to the other checkout.
     """
     found = received_logs.tracked_in(made.session.source_path, made.session.agent)
     if found is None:
@@ -63,27 +66,27 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
     if one.session_id is None or not elsewhere:
         return None
     if one.local_count >= made.out.local.count:
-        return _was_sent(project, made, name, one)
+        return _only_described(project, made, name, one)
     raise Conflict(
         f"{made.session.session_id} was pushed from another checkout: {known.root}",
         f"Push new records from there: cd {shlex.quote(str(known.root))} && smart-fork team push {name}",
     )
 
 
-def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
-    """Update only the session's description: another push has already sent the records."""
+def _only_described(project: TeamProject, made: Plan, name: str, one: Alias) -> SharingResult:
+    """Update only the session's description, since another push has already sent the records."""
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
-    return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
+    return replace(shared_result("push", project, info, name), up_to_date=True, files=one.files)
 
 
-def _sent(project: TeamProject, made: Plan) -> Shared:
+def _sent(project: TeamProject, made: Plan) -> SharingResult:
     alias, begun = made.alias, None
     if alias is None:
-        begun = pending_creation(project, "push", made.session.source_path)
+        begun = PendingCreation.begin(project, "push", made.session.source_path)
         info, sent, created = _push_root(project, begun, made)
     elif made.creates:
-        begun = pending_creation(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
+        begun = PendingCreation.begin(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
         child, created = _create_child(project, begun, alias, made)
         info, sent = _appended(project, child, made)
     else:
@@ -104,10 +107,10 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
         "local_digest": made.out.local.digest,
         "local_count": made.out.local.count,
     }
-    one = alias_of(info, None, kind="push" if made.alias is None else made.alias.kind).model_copy(update=here)
+    one = alias_of_session(info, None, kind="push" if made.alias is None else made.alias.kind).model_copy(update=here)
     track_session(project, name, one, begun, in_place_of=made.name)
     return replace(
-        shared("push", project.server, info, name),
+        shared_result("push", project, info, name),
         created=created,
         pushed_records=sent,
         up_to_date=not (created or sent),
@@ -119,7 +122,7 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
 
 
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Return the alias (local name) for a pushed session: the plan's, unless it was made of another session's id."""
+    """Return the alias for a pushed session: the plan's, unless that is the default alias of another session id."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -173,7 +176,7 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
         summary=made.said.summary,
         visibility=made.said.visibility or chosen_visibility(alias),
     )
-    child, created = create_base(
+    child, created = create_with_common_records(
         project, begun, source_id, alias, description, name=made.name or made.session.session_id
     )
     return alias.model_copy(update={"session_id": child.id, "parent_id": child.parent_id}), created
@@ -236,7 +239,7 @@ def _title(made: Plan) -> str:
     return printable(made.said.title if made.said.title is not None else made.out.title)[: canonical.TEXT]
 
 
-def _meta(made: Plan) -> wire.Meta:
+def _meta(made: Plan) -> wire.SessionFacts:
     session = made.session
     given = {
         "branch": printable(made.out.plain(session.git_branch))[:200],
@@ -245,7 +248,7 @@ def _meta(made: Plan) -> wire.Meta:
         "begun": session.started or None,
         "last_activity": session.last_activity or None,
     }
-    return wire.Meta.model_validate(given, strict=False)
+    return wire.SessionFacts.model_validate(given, strict=False)
 
 
 def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
@@ -293,7 +296,7 @@ def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | 
     except (IndexUnavailable, Unshareable) as error:  # the server makes them
         log.info("no vectors go with a push: %s", error)
         return None
-    names = [hash_of(text).hex() for text, chunk in same.items() if chunk in made]
+    names = [passage_hash(text).hex() for text, chunk in same.items() if chunk in made]
     vectors = zip(names, as_float16(made[chunk] for chunk in same.values() if chunk in made), strict=True)
     return wire.Vectors(
         space=vector_space(model.model, model.dimensions),
@@ -322,7 +325,7 @@ class NotPushed(Value):
 class Planned:
     """A session to push, with its preview. `reference` is the session's name in the user's request.
 
-    `local` is the number and digest of the log's records at the preview. If they change, the session is not sent.
+    `local` describes the log's records at the time of the preview. If they change, the session is not sent.
     """
 
     reference: str
@@ -363,7 +366,7 @@ def preview_each(
 
 def push_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
-) -> Iterator[Shared | NotPushed]:
+) -> Iterator[SharingResult | NotPushed]:
     """Push one session after the other. Yield each result, or the reason why a session was not sent.
 
     A session with a preview (`Planned`) is sent only if its log has not changed since. With `every`, a session with
@@ -371,7 +374,7 @@ def push_each(
     """
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
 
-    def sent(reference: str, made: Plan) -> Shared:
+    def sent(reference: str, made: Plan) -> SharingResult:
         before = shown[reference]
         if isinstance(before, Planned) and before.local != made.out.local:
             raise Conflict(_CHANGED_SINCE_PREVIEW, f"smart-fork team push {made.session.session_id} shows it again.")
@@ -383,9 +386,9 @@ def push_each(
 def _each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
 ) -> Iterator[D | NotPushed]:
-    """Plan the push of each session, and yield the result of `do` for the plan, or the reason of a failure.
+    """Plan the push of each session. Yield the result of `do` for the plan, or the reason why there is none.
 
-    With `every`, a session with nothing to send is marked as skipped instead.
+    With `every`, a session with nothing to send is marked as skipped, which is not an error.
     """
     away: ServerUnavailable | None = None
     for reference in dict.fromkeys(sessions):
@@ -393,7 +396,7 @@ def _each(
             if away is not None:  # nobody waits for it once for each session
                 raise away
             made = plan(project, replace(request, reference=reference))
-            if every and not _has_news(project, made):
+            if every and not _has_changes(project, made):
                 found: D | NotPushed = NotPushed(
                     made.session.session_id, "Nothing is new.", "", "up_to_date", skipped=True
                 )
@@ -408,8 +411,8 @@ def _each(
         yield found
 
 
-def _has_news(project: TeamProject, made: Plan) -> bool:
-    """Return True if the push sends records, or changes the description of a session that the server has."""
+def _has_changes(project: TeamProject, made: Plan) -> bool:
+    """Return True if the push sends records, or makes a session on the server public."""
     return bool(made.out.records) or (not made.creates and bool(made.preview(project).questions()))
 
 

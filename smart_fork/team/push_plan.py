@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,10 @@ from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import printable, quoted
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, round_trip
-from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
+from smart_fork.sharing.outgoing import SentBefore, dropped_in_words, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch import unparented_hint
+from smart_fork.team.branch_and_fork import unparented_hint
 from smart_fork.team.project import ID_BEGINNING, TeamProject
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ class Preview(Value):
                 yield from (f"              {kind}: …{_line(sample)}…" for sample in samples[:_MAX_SAMPLES])
         if self.withheld:
             yield f"  withheld  tool results from {_listed(self.withheld)}"
-        if left_out := {what: number for what, number in self.left_out.items() if what != OPEN}:
-            yield f"  dropped   {', '.join(starmap(_counted, sorted(left_out.items())))}"
+        if left_out := dropped_in_words(self.left_out):
+            yield f"  dropped   {left_out}"
         if self.left_off:
             yield f"  not sent  {self.left_off}"
         if not self.masked:
@@ -108,10 +107,6 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(map(_line, names[:_MAX_LISTED_NAMES])) + more
 
 
-def _counted(what: str, number: int) -> str:
-    return f"{number} {ONE.get(what, what) if number == 1 else what}"
-
-
 def _records(number: int) -> str:
     return "1 record" if number == 1 else f"{number} records"
 
@@ -122,11 +117,11 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned push: the records to send (`out`), and the tracking data (`alias`) of the session that gets them.
+    """A planned push of the records `out`. Without `alias`, the push creates a session without a parent.
 
-    Without `alias`, a session without a parent is created. `said` is the description with masked secrets. `before` is
-    the visibility before the push. `seen` is the alias that the log had when the push was planned. `force` is the
-    user's option to proceed despite warnings.
+    `alias` has the data of the session that gets the records, `name` its name. `said` is the description, with masked
+    secrets. `before` is the visibility before the push, `seen` the alias of the log at the time of planning. `force` is
+    the user's option to proceed despite warnings.
     """
 
     name: str
@@ -183,7 +178,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
     root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
     if name is not None:
         alias = tracked.aliases[name]
-        since = _since(project, alias, session)
+        since = _shared_beginning(project, alias, session)
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
         alias, since = tracked_parent(project, tracked.aliases, project.logs.records(session)) or (None, None)
     if request.force and alias and since and _is_lost(project, alias, project.logs.records(session), since):
@@ -193,10 +188,10 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
     return _checked(project, Plan(name or "", out, alias, _masked(request, out), request.force, seen=seen and seen[1]))
 
 
-def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
+def _shared_beginning(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     """Return how many records at the start of a local log are already shared, and their digest.
 
-    If the log lacks only withdrawn records (removed by their owner), its remaining first records still count.
+    If records of the log were withdrawn (removed by their owner), count the shared records that the log still has.
     """
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
     here = project.logs.records(session)
@@ -211,10 +206,7 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
 
 
 def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: SentBefore) -> bool:
-    """Return True if the local log no longer begins like the shared session, or the server lost its records.
-
-    With `--force`, the log is then shared as a new session without a parent.
-    """
+    """Return True if the local log no longer begins with the shared records, or if the server lacks some of these."""
     if alias.session_id is None or not here.begins_with(since.count, since.digest):
         return True
     try:
@@ -225,7 +217,7 @@ def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: Sent
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Check that the server's session can take the plan's new records. Return the plan with its visibility."""
+    """Check that the server's session can get the plan's new records. Return the plan with the old visibility."""
     alias = made.alias
     if alias is None or made.creates:
         return replace(made, before=(chosen_visibility(alias) if alias is not None else None) or "private")
@@ -240,7 +232,7 @@ def _checked(project: TeamProject, made: Plan) -> Plan:
 
 @contextmanager
 def hinted_conflict(made: Plan) -> Iterator[None]:
-    """Add the user's next step to a `Conflict` that is raised in this context, since the server has other records."""
+    """Add the user's next step to a `Conflict` in this context: the server has other records than planned."""
     try:
         yield
     except Conflict as error:
@@ -323,7 +315,10 @@ def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
 
 
 def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """Return how many of the `new` records the server has, since an earlier push got no answer, or raise `Conflict`."""
+    """Return how many of the `new` records the server has already, because an earlier push got no answer.
+
+    Raise `Conflict` if the server has other records.
+    """
     more = info.record_count - alias.base_count
     if more == 0 and info.head_digest == alias.base_digest:
         return 0
@@ -339,17 +334,17 @@ def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -
 
 
 def chosen_visibility(alias: Alias) -> wire.Visibility | None:
-    """Return "public" if the user chose this for a session that is not on the server yet, or `None`."""
+    """Return "public" if the user chose this for a session that is not on the server yet. Else return `None`."""
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
 def tracked_parent(
     project: TeamProject, aliases: Mapping[str, Alias], here: LocalRecords
 ) -> tuple[Alias, SentBefore] | None:
-    """Return the tracked session (one with an alias here) that a local session continues, or `None`.
+    """Return the tracked session that a local one continues, with number and digest of the common records.
 
-    The number and digest of their common records come with it. If an agent rewrote the records when it made the fork,
-    the parent's id and the texts of the messages are compared instead.
+    Return `None` if there is none. Some agents rewrite records in a fork. Then the texts of messages are compared
+    instead.
     """
     own = (one for one in aliases.values() if one.platform == here.session.agent)
     known = sorted(own, key=lambda one: -one.local_count)
@@ -359,12 +354,12 @@ def tracked_parent(
     above = here.session.parent_id
     for one in known:
         if one.file and above == READERS[one.platform].id_of(one.file):
-            count = _said_again(project, one, one.file, here.session)
+            count = _repeated_records(project, one, one.file, here.session)
             return (one, SentBefore(count, here.digest(count))) if count else None
     return None
 
 
-def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
+def _repeated_records(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
     """Return how many records at the start of `fork` repeat the shared messages of its parent's log, `file`.
 
     Return 0 if a message differs.

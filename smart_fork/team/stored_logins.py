@@ -21,11 +21,11 @@ import orjson
 
 from indexer.errors import next_step
 from indexer.locks import held_file
-from indexer.safe_files import replace_file, state_home
+from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
 from smart_fork.display_text import quoted
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
-from smart_fork.sharing.tracking import folder, write_error
+from smart_fork.sharing.tracking import write_error
 
 NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32
@@ -109,9 +109,9 @@ def has_login() -> bool:
 
 
 def pending_token(origin: str, invite: str) -> str:
-    """Return the token that a login with this invitation asks for: the stored one of an earlier try, or a new one.
+    """Return the token to ask for in a login with this invitation. A repeated login asks for the same token.
 
-    An invitation works only once. But if the server's answer is lost, the login can be repeated with the stored token.
+    An invitation works for one token only. So if the server's answer is lost, the login can be repeated.
     """
     what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
@@ -120,9 +120,9 @@ def pending_token(origin: str, invite: str) -> str:
 
 
 def renewal_after(expires_at: datetime | None) -> float | None:
-    """Return when to replace a new token that expires at `expires_at`: after half of its life.
+    """Return the time to replace a new token: half of the way to `expires_at`, in seconds since the epoch.
 
-    The result is in seconds since the epoch, or `None` for a token that does not expire.
+    Return `None` for a token that does not expire.
     """
     return None if expires_at is None else (time.time() + expires_at.timestamp()) / 2
 
@@ -192,7 +192,7 @@ def _known() -> dict[str, Any]:
 
 def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     try:
-        with held_file(folder() / "tokens.lock"):
+        with held_file(private_dir(_file().parent) / "tokens.lock"):
             known = _known()
             change(known)
             replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])

@@ -9,20 +9,14 @@ import binascii
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
-from pydantic.types import AwareDatetime
+from pydantic import Field, ValidationError
+from pydantic.functional_serializers import PlainSerializer
+from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
+from pydantic.types import AwareDatetime, StringConstraints
 
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.team.records import SegmentPlace
+from smart_fork.team.segments import SegmentPlace
 
 PROTOCOL = 1
 #: The header in which both sides name their version.
@@ -120,7 +114,7 @@ class Administer(canonical.WireModel):
 
 
 class Administered(canonical.WireModel):
-    """The answer to an admin request. Its fields depend on the request's verb."""
+    """The answer to an admin request. `told` has other keys for each verb of the request."""
 
     told: dict[str, Any]
 
@@ -149,7 +143,7 @@ class Failure(canonical.WireModel):
     limit: canonical.Count | None = None
 
 
-class Meta(canonical.WireModel):
+class SessionFacts(canonical.WireModel):
     """Facts about a session that its client reads from the log, such as its git branch and number of turns."""
 
     branch: canonical.Text = ""
@@ -178,7 +172,7 @@ class SessionInfo(canonical.WireModel):
     title: canonical.Text = ""
     tags: Tags = ()
     summary: Summary = ""
-    meta: Meta = Meta()
+    meta: SessionFacts = SessionFacts()
     bytes: canonical.Count = 0
 
 
@@ -264,7 +258,7 @@ class Push(SessionChange):
     position: Position = 0
     segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=MAX_SEGMENTS)]
     bodies: tuple[SegmentBody, ...] = ()
-    meta: Meta = Meta()
+    meta: SessionFacts = SessionFacts()
     vectors: Vectors | None = None
 
     @model_validator(mode="after")
@@ -368,7 +362,7 @@ class Search(canonical.WireModel):
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Speaking(canonical.WireModel):
+class PhrasingEvidence(canonical.WireModel):
     """The evidence that a session answers one phrasing of the question: see `smart_fork.finding.ranking.Parts`."""
 
     session_words: Share
@@ -400,7 +394,7 @@ class SearchHit(canonical.WireModel):
 
     session: SessionInfo
     family: canonical.Text
-    speaking: Annotated[tuple[Speaking, ...], Field(min_length=1, max_length=9)]
+    speaking: Annotated[tuple[PhrasingEvidence, ...], Field(min_length=1, max_length=9)]
     similar: bool
     passage: SearchPassage | None = None
     outcome: canonical.Text = ""

@@ -1,7 +1,7 @@
-"""Withdraw shared sessions or messages: remove text on the server, and in copies of it.
+"""Withdraw shared sessions or messages: remove text on the server, and from copies of it on this machine.
 
-The user's own withdrawals are sent to the server. Withdrawals by teammates are fetched and applied to copies on this
-machine. A withdrawal is planned with the server's records, so that tool calls and their results go together.
+The user's own withdrawals are sent to the server. Withdrawals by teammates are fetched and applied to the copies. A
+withdrawal is planned with the server's records, so that tool calls and their results go together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from smart_fork.sharing.local_logs import read_received
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.team import client, stored_logins, wire
 from smart_fork.team.client import Client
-from smart_fork.team.project import Download, TeamProject, download, opened
+from smart_fork.team.download import Download, download
+from smart_fork.team.project import TeamProject, opened
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import ReceivedSession
@@ -56,7 +57,7 @@ class PlannedWithdrawal:
     """A planned withdrawal (removal of shared text).
 
     `edits` maps the SHA-256 of each record to its replacement, or to `None` to remove the record. `left` is the digest
-    of the session's records after the withdrawal.
+    of all records of the session after the withdrawal.
     """
 
     info: wire.SessionInfo
@@ -68,7 +69,7 @@ class PlannedWithdrawal:
 
     @property
     def cut(self) -> int:
-        """The number of records to remove; replaced records are not counted."""
+        """The number of records to remove, without those to replace."""
         return sum(new is None for new in self.edits.values())
 
 
@@ -113,7 +114,7 @@ def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWi
     withdrawal.refuse_uncuttable(info.agent, info.id)
     with read_received(taken.records, info.agent, info.id, project.place.root, others=False) as one:
         session = lookup.load_numbered(info.agent, one.session.source_path)
-        ids = _chosen(one, session, asked.messages) if asked.messages else set()
+        ids = _chosen_turns(one, session, asked.messages) if asked.messages else set()
         made = CutPlan.masking(session, (), ids or None) if asked.secrets else CutPlan.of(session, ids)
         if not asked.force:
             made.refuse()
@@ -123,18 +124,18 @@ def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWi
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
         raise WrongVerb("Some of these messages belong to the parent session.", wire.NOT_OWNER)
-    return PlannedWithdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
+    return PlannedWithdrawal(info, edits, dict(made.masked), title, asked.messages, _digest_after(taken, edits))
 
 
-def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
-    """Return the digest of the session's records after the edits. Records of the session's parent are not edited."""
+def _digest_after(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
+    """Return the digest of all the session's records after the edits, which do not apply to the parent's records."""
     base, own = taken.records[: taken.info.base_count], taken.records[taken.info.base_count :]
     after = (edits.get(sha256(record).digest(), record) for record in own)
     return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
 def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an earlier, equal request that the server carried out, if its answer was lost.
+    """Return the result of an earlier, equal request if the server carried it out but its answer was lost. Else `None`.
 
     Sending it again would withdraw other messages, since the first withdrawal changed the numbers of messages.
 
@@ -145,7 +146,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
     found = state_db.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
     if not found:
         return None
-    kept = _Unanswered.model_validate_json(found[0][0])
+    kept = _UnansweredRequest.model_validate_json(found[0][0])
     if (kept.server, kept.project) != (project.server, project.key):
         return None
     said = None
@@ -156,7 +157,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
         _forget(session_id)
         return None
     if kept.messages == asked.messages:
-        return _followed(project, said)
+        return _apply_answer(project, said)
     _forget(session_id)
     raise Conflict(
         f"The earlier request is withdrawn ({kept.messages or 'the secrets'}). Its answer was lost.",
@@ -182,24 +183,24 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
         title=made.title,
     )
     # Kept before it is sent: what cannot be kept is not.
-    one = _Unanswered(server=project.server, project=project.key, messages=made.messages, wanted=wanted)
+    one = _UnansweredRequest(server=project.server, project=project.key, messages=made.messages, wanted=wanted)
     asked = one.model_dump_json(exclude_none=True)
     state_db.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", made.info.id, asked)
     said = project.client.rewrite(project.key, made.info.id, wanted)
     if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
         hint = f"Check the rest: smart-fork team show {made.info.id}"
         raise ServerUnavailable("The server keeps other records than planned.", hint)
-    return _followed(project, said)
+    return _apply_answer(project, said)
 
 
-def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Remove the withdrawn text from copies here. Then delete the stored request: a killed command is repeatable."""
+def _apply_answer(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
+    """Remove the withdrawn text from copies here, and then the stored request: a killed command can be repeated."""
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
 
 
-def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
+def _chosen_turns(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
     """Return the ids of the turns that the message numbers in `text` select, such as ``5-7,9``.
 
     A message includes the agent's turns up to the next message.
@@ -263,33 +264,8 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
     return title if title != info.title else None
 
 
-def audit_lines(
-    project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
-) -> list[wire.AuditLine]:
-    """Return the lines of the server's audit log (who did what) that the user may see, newest first."""
-    asked = {"mine": "1"} if mine else {}
-    if reference is not None:
-        asked["session"] = project.session_id_of(reference)
-    if since is not None:
-        asked["since"] = _time(since)
-    lines: list[wire.AuditLine] = []
-    while True:
-        page = project.client.audit(**asked)
-        lines += page.lines
-        if len(lines) >= limit or page.next_page is None:
-            return lines[:limit]
-        asked["page"] = page.next_page
-
-
-def _time(text: str) -> str:
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC).isoformat()
-    except ValueError:
-        raise Usage(f"Not a time: {quoted(text)}", "Such as 2026-03-01, or 2026-03-01T12:00") from None
-
-
-class _Unanswered(canonical.WireModel):
-    """A request to withdraw messages that has no answer yet, with the message numbers that the user gave.
+class _UnansweredRequest(canonical.WireModel):
+    """A request to withdraw messages that has no answer yet. `messages` are the message numbers that the user gave.
 
     A withdrawal changes the numbers of later messages. So after a lost answer, the same numbers would withdraw other
     messages.
@@ -356,10 +332,10 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """Remove withdrawn text from a log that is about to be forked, if it was copied from a server.
+    """Remove withdrawn text from a log that is about to be forked, if the log came from a server.
 
-    The server is first asked for new withdrawals, for a moment. Raise `Conflict` if the log still contains withdrawn
-    messages.
+    First ask the server for new withdrawals, and wait at most 1.5 seconds. Raise `Conflict` if the log still contains
+    withdrawn messages.
     """
     known = received_logs.find(path, agent)
     if known is None:

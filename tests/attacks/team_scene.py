@@ -12,7 +12,7 @@ from typing import Any
 from smart_fork.sharing.canonical import NOTHING, digest_of_state, encode, state_after
 from smart_fork.team import wire
 from smart_fork.team.client import Client
-from smart_fork.team.records import pack
+from smart_fork.team.segments import pack
 from smart_fork.team.stored_logins import Account
 
 

@@ -107,7 +107,7 @@ def joined(machine: Machine, folder: str, name: str, address: str, pool) -> Coll
     )
     machine.env |= {"SMART_FORK_BACKGROUND": "0", "HF_HUB_OFFLINE": "1"}
     machine.add_smart_fork()
-    with pool.asked_by() as db:
+    with pool.transaction() as db:
         auth.add_user(db, name)
         invitation = auth.invite(db, name, "write")
         auth.set_member(db, KEY, name, "writer")

@@ -15,9 +15,10 @@ from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.errors import Usage
 from smart_fork.team import PushRequest
 from smart_fork.team.commands import team_group
-from smart_fork.team.project import Shared, TeamProject
+from smart_fork.team.project import TeamProject
 from smart_fork.team.push import NotPushed, Planned, preview_each, project_logs, push_each, send
 from smart_fork.team.push_plan import PUBLISH_QUESTION, Plan, plan
+from smart_fork.team.sharing_result import SharingResult
 
 
 def push_one(where: TeamProject, asked: PushRequest, *, yes: bool, dry_run: bool) -> None:
@@ -26,13 +27,16 @@ def push_one(where: TeamProject, asked: PushRequest, *, yes: bool, dry_run: bool
     if dry_run:
         _print_plan(where, made)
         return
-    if not _agreed(where, made, yes=yes):
-        _end_unsent()
+    shown = made.preview(where)
+    questions = () if yes else shown.questions()
+    for line in shown.lines() if questions else ():
+        say(line)
+    _confirm(questions)
     team_group.print_shared(send(where, made))
 
 
 class SeveralPushes:
-    """A push of several sessions, which the user sees as a preview before they are sent."""
+    """A push of several sessions: of those in `named`, or with `every` of all sessions of the project."""
 
     def __init__(self, where: TeamProject, asked: PushRequest, named: list[str], *, every: bool) -> None:
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
@@ -61,10 +65,9 @@ class SeveralPushes:
             planned, refused = self._look()
             for line in self._lines(planned, refused):
                 say(line)
-            if not all(team_group.agreed(question, yes=False) for question in _questions(planned)):
-                _end_unsent()
+            _confirm(_questions(planned))
             sessions = planned
-        done: list[Shared] = []
+        done: list[SharingResult] = []
         for one in push_each(self._where, self._asked, sessions, every=self._every):
             if isinstance(one, NotPushed):
                 refused.append(one)
@@ -106,7 +109,7 @@ def _sessions(number: int) -> str:
 def _why(refused: list[NotPushed]) -> Iterable[str]:
     """Yield a line for each session that was not pushed, with the reason and the user's next step.
 
-    For skipped sessions, which had nothing to send, yield only their number for each reason.
+    Skipped sessions had nothing to send. Each reason for skipping gets one line with the number of sessions.
     """
     for one in refused:
         if not one.skipped:
@@ -129,19 +132,13 @@ def _exit(refused: list[NotPushed]) -> None:
         raise typer.Exit(1)
 
 
-def _end_unsent() -> None:
-    say("Nothing was sent.")
-    raise typer.Abort
-
-
-def _agreed(where: TeamProject, made: Plan, *, yes: bool) -> bool:
-    if yes:
-        return True
-    shown = made.preview(where)
-    questions = shown.questions()
-    for line in shown.lines() if questions else ():
-        say(line)
-    return all(team_group.agreed(question, yes=False) for question in questions)
+def _confirm(questions: Iterable[str]) -> None:
+    try:
+        for question in questions:
+            team_group.confirm(question)
+    except typer.Abort:
+        say("Nothing was sent.")
+        raise
 
 
 def _print_plan(where: TeamProject, made: Plan) -> None:

@@ -11,12 +11,12 @@ from smart_fork.agents.request_fields import takes
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.result_list import print_hits
 from smart_fork.finding.request import FindRequest
-from smart_fork.team.commands.team_group import CurrentArgument, SessionArgument, TeamPlace, app, number_of
+from smart_fork.team.commands.team_group import CurrentArgument, SessionArgument, TeamPlace, app, message_count
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
     from smart_fork.team.project import TeamProject
-    from smart_fork.team.shared_sessions import TeamMessage
+    from smart_fork.team.shared_session_reader import TeamMessage
 
 #: The states of an alias that are shown in other words.
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "no longer on the server"}
@@ -83,9 +83,9 @@ def list_sessions(
 
 
 def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
-    """List the tracked shared sessions as the server last described them, since it does not answer (`away`).
+    """List the tracked sessions from this machine's data, since the server does not answer. `away` is its error.
 
-    Raise `SmartForkError` if `unknown` names a filter that only the server can evaluate.
+    Raise `away` if `unknown`, the value of a filter that only the server can evaluate, is given.
     """
     if unknown:
         raise away
@@ -123,10 +123,10 @@ def show(
     place: TeamPlace,
 ) -> None:
     """Print a shared session with numbered messages."""
-    from smart_fork.team.shared_sessions import messages_of
+    from smart_fork.team.shared_session_reader import messages_of
 
     with place.opened() as where:
-        one = messages_of(where, session, number_of(at))
+        one = messages_of(where, session, message_count(at))
     if printed_as_json(one):
         return
     info = one.session
@@ -139,7 +139,7 @@ def show(
 @app.command("log")
 def log(*, session: CurrentArgument = None, place: TeamPlace) -> None:
     """Show the forks and branches of a shared session as a tree."""
-    from smart_fork.team.shared_sessions import family
+    from smart_fork.team.shared_session_reader import family
 
     with place.opened() as where:
         members = family(where, session)
@@ -161,7 +161,7 @@ def diff(
     place: TeamPlace,
 ) -> None:
     """Show where two sessions diverge."""
-    from smart_fork.team.shared_sessions import divergence
+    from smart_fork.team.shared_session_reader import divergence
 
     with place.opened() as where:
         found = divergence(where, session, other)
@@ -179,10 +179,10 @@ def diff(
 @app.command("status")
 def status(place: TeamPlace) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
-    from smart_fork.team import facade, shared_sessions
+    from smart_fork.team import facade, tracked_sessions
 
     with place.opened(ask=True) as where:
-        found = shared_sessions.status(where)
+        found = tracked_sessions.status(where)
         failed = facade.failed_jobs(where.client) if where.away is None else None
         if wants_json():
             told = {} if failed is None else {"failed_jobs": json_of(failed)}

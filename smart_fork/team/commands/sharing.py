@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.start_agents import resume_log
+from smart_fork.display_text import quoted
 from smart_fork.errors import Usage
 from smart_fork.team import PullOptions, PushRequest, SharedDescription
 from smart_fork.team.commands import team_group
@@ -28,13 +30,14 @@ from smart_fork.team.commands.team_group import app
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
     from smart_fork.sharing.withdrawal import AppliedWithdrawals
-    from smart_fork.team.branch import BranchVerb
-    from smart_fork.team.project import Shared, TeamProject
+    from smart_fork.team.branch_and_fork import BranchVerb
+    from smart_fork.team.project import TeamProject
+    from smart_fork.team.sharing_result import SharingResult
     from smart_fork.team.withdraw import WithdrawalResult
 
 
 def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `platforms` of a command by flags, one for each agent, such as ``--codex``."""
+    """Replace the parameter `platforms` of a command by one flag for each agent, such as ``--codex``."""
     agents = [agent for agent in AGENTS if agent.has("converter")]
     shown: list[Parameter] = []
     for one in inspect.signature(command, eval_str=True).parameters.values():
@@ -89,7 +92,7 @@ def push(
 
 @dataclass(frozen=True, slots=True)
 class BranchPart:
-    """The options of a new branch or fork: its messages, and if it is created here, on the server, or both."""
+    """The options of a new branch or fork: how many messages it gets, and on which machines it is created."""
 
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
@@ -158,9 +161,9 @@ def _branch(  # noqa: PLR0917 - the parts of a command
     verb: BranchVerb, session: str | None, part: BranchPart, described: SharedDescription, copy: CopyOptions,
     place: team_group.TeamPlace, *, ask: bool = False,
 ) -> None:  # fmt: skip
-    from smart_fork.team.branch import TeamBranchRequest, branch
+    from smart_fork.team.branch_and_fork import TeamBranchRequest, branch
 
-    at = team_group.number_of(part.at)
+    at = team_group.message_count(part.at)
     asked = TeamBranchRequest(description=described.checked(), at=at, local=part.local, pull=part.pull)
     with _opened(place, copy, ask=ask) as where:
         done = branch(where, verb, session, asked, copy)
@@ -169,18 +172,16 @@ def _branch(  # noqa: PLR0917 - the parts of a command
 
 @contextmanager
 def _opened(place: team_group.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[TeamProject]:
-    """Yield the project of a command that writes a session here. Outside the project's folder, ask the user first."""
+    """Yield the project for a command that writes a log. Ask the user about a directory outside the project."""
     into = copy.into
     with place.current(ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)
-        if not there and not team_group.agreed(
-            f"{into} is not in {where.place.root}. Write it for that directory?", yes=copy.yes
-        ):
-            raise typer.Abort
+        if not there:
+            team_group.confirm(f"{into} is not in {where.place.root}. Write it for that directory?", yes=copy.yes)
         yield where
 
 
-def _finish(done: Shared, copy: CopyOptions) -> None:
+def _finish(done: SharingResult, copy: CopyOptions) -> None:
     resumed = copy.resume and done.files
     if not (resumed and wants_json()):
         team_group.print_shared(done)
@@ -207,10 +208,8 @@ def privacy(
     wanted = described.visibility
     if wanted is None:
         raise Usage("Say --public or --private")
-    if wanted == "public" and not team_group.agreed(
-        "All members of the project will be able to read it. Continue?", yes=yes
-    ):
-        raise typer.Abort
+    if wanted == "public":
+        team_group.confirm("All members of the project will be able to read it. Continue?", yes=yes)
     with place.current() as where:
         info = where.client.change(where.key, where.session_id_of(session), SessionChange(visibility=wanted))
     if not printed_as_json({"session_id": info.id, "visibility": info.visibility}):
@@ -230,8 +229,7 @@ def delete(
 
     what = "Withdraw it from all users, for good?" if everywhere else "Hide it?"
     with place.current() as where:
-        if not team_group.agreed(what, yes=yes):
-            raise typer.Abort
+        team_group.confirm(what, yes=yes)
         done = take_away(where, session, everywhere=everywhere)
     if done is not None:
         _print_done(done, "delete")
@@ -266,18 +264,13 @@ def cut(
         if not wants_json():
             edited = len(made.edits) - made.cut
             say(f"{made.info.title or 'untitled'}: this removes {made.cut} records and masks {edited}")
-        if not team_group.agreed("Withdraw this from all users, for good?", yes=yes):
-            raise typer.Abort
+        team_group.confirm("Withdraw this from all users, for good?", yes=yes)
         done = send_withdrawal(where, made)
     _print_done(done, "excise", cut=made.cut, masked=dict(made.masked))
 
 
 @app.command("sync")
-def sync(
-    *,
-    remove: Annotated[bool, "Remove affected copies."] = False,
-    place: team_group.TeamPlace,
-) -> None:
+def sync(*, remove: Annotated[bool, "Remove affected copies."] = False, place: team_group.TeamPlace) -> None:
     """Apply withdrawals to this machine now."""
     from smart_fork.team.withdraw import apply_withdrawals
 
@@ -302,10 +295,15 @@ def audit(
     place: team_group.TeamPlace,
 ) -> None:
     """Show who pushed, pulled, forked and withdrew what."""
-    from smart_fork.team.withdraw import audit_lines
-
     with place.current() as where:
-        lines = audit_lines(where, session, since=since, mine=mine, limit=limit)
+        asked = {"session": where.session_id_of(session)} if session is not None else {}
+        asked |= ({"since": _time(since)} if since is not None else {}) | ({"mine": "1"} if mine else {})
+        page = where.client.audit(**asked)
+        lines = page.lines
+        while len(lines) < limit and page.next_page is not None:
+            page = where.client.audit(**asked, page=page.next_page)
+            lines += page.lines
+    lines = lines[:limit]
     if printed_as_json([line.model_dump(mode="json") for line in lines]):
         return
     if not lines:
@@ -337,3 +335,10 @@ def _say(taken: AppliedWithdrawals) -> None:
         out.print(plain(f"  removed  {path}"))
     for path, why in (taken.put_off or {}).items():
         out.print(plain(f"  put off  {path}: {why}"))
+
+
+def _time(text: str) -> str:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat()
+    except ValueError:
+        raise Usage(f"Not a time: {quoted(text)}", "Such as 2026-03-01, or 2026-03-01T12:00") from None

@@ -15,13 +15,11 @@ from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
-    from smart_fork.team.project import Shared, TeamProject
+    from smart_fork.team.project import TeamProject
+    from smart_fork.team.sharing_result import SharingResult
 
 
-app = CommandApp(
-    help="Share sessions with a team, and fork the sessions of others.",
-    no_args_is_help=True,
-)
+app = CommandApp(help="Share sessions with a team, and fork the sessions of others.", no_args_is_help=True)
 
 
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, alias or address.")]
@@ -39,20 +37,20 @@ class TeamPlace:
     project: str | None = said(help="Directory or key of the project: github.com/acme/shop.", flags=("--project", "-p"))
 
     def opened(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Open the project, and yield it. See `smart_fork.team.project.opened`."""
+        """Return a context with the opened project, as `smart_fork.team.project.opened` does."""
         from smart_fork.team.project import opened
 
         return opened(self.server, self.project, ask=ask)
 
     def current(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Open the project, after removing withdrawn text (its owner took it back) from copies here."""
+        """Return a context with the opened project, after removing text that its owners withdrew from copies here."""
         from smart_fork.team.withdraw import opened_current
 
         return opened_current(self.server, self.project, ask=ask)
 
 
-def number_of(at: str | None) -> int | None:
-    """Return the number that the option `--at` names, or raise `Usage`; `None` for ``head`` or without a value."""
+def message_count(at: str | None) -> int | None:
+    """Return the number in the option `--at`; `None` for ``head`` or no text. Raise `Usage` for other texts."""
     if at is None or at == "head":
         return None
     if not (at.isascii() and at.isdigit() and int(at[:9])):
@@ -60,16 +58,17 @@ def number_of(at: str | None) -> int | None:
     return int(at[:9])
 
 
-def agreed(question: str, *, yes: bool) -> bool:
-    """Ask the user a yes-or-no question. Return True for yes. Raise `Usage` without a terminal."""
+def confirm(question: str, *, yes: bool = False) -> None:
+    """Ask the user, unless `yes` is set. Abort the command if the answer is no, or if there is no terminal."""
     if yes:
-        return True
+        return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Usage("Cannot ask: no terminal", "--yes confirms in advance.")
-    return typer.confirm(question, err=True)
+    if not typer.confirm(question, err=True):
+        raise typer.Abort
 
 
-def print_shared(done: Shared) -> None:
+def print_shared(done: SharingResult) -> None:
     """Print the result of a sharing command, as JSON or in a few lines."""
     if printed_as_json(done):
         return

@@ -83,7 +83,7 @@ class ServerLocation:
 class ServerOptions:
     """The options of ``team serve``.
 
-    The server uses TLS itself, or a proxy in front of it does, or it is unencrypted.
+    The server needs a TLS certificate or a TLS proxy, unless it listens only for clients on its own machine.
     """
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
@@ -112,10 +112,10 @@ class ServerOptions:
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
-        """Refuse options with which the server would get tokens and sessions unencrypted from other machines.
+        """Check that the server gets no unencrypted requests from other machines, or raise `Usage`.
 
-        Raises:
-            Usage: other machines could send unencrypted requests; or only one of certificate and key is named.
+        `addresses` are the IP addresses of `host`, on which the server will listen. A certificate without a key is
+        refused too.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise Usage("A certificate needs its key, and a key its certificate.", "--tls-cert F --tls-key F")

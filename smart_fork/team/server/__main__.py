@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -21,15 +22,15 @@ from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import nonblocking_stderr
 from smart_fork.team.server import ServerOptions, data_folder, listening_sockets, public_url
 from smart_fork.team.server.database import POOL_CONNECTIONS, embedded, external_database, roles_of
-from smart_fork.team.server.metrics import counted_together
+from smart_fork.team.server.metrics import shared_metrics_folder
 from smart_fork.team.server.postgres_process import Programs, SystemUser, programs
-from smart_fork.team.server.processes import ServerProcesses, ServerTask
+from smart_fork.team.server.processes import ProcessSettings, ServerProcesses
 
 log = logging.getLogger(__name__)
 
 
-def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> None:
-    """Run the server until a signal ends it. `told` gets its address and process ids when it can answer requests.
+def serve(options: ServerOptions, ready: Callable[[dict[str, Any]], None]) -> None:
+    """Run the server until a signal ends it. Call `ready` with its address and process ids when it can answer requests.
 
     Raises:
         Usage: an option is not acceptable.
@@ -50,13 +51,13 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
         else:
             account.make(options.folder)
             roles = external_database(options.dsn)
-        parts.enter_context(counted_together(account))
-        task = ServerTask(options, roles, (account.uid, account.gid))
+        parts.enter_context(shared_metrics_folder(account))
+        settings = ProcessSettings(options, roles, (account.uid, account.gid))
 
-        def ready(numbers: dict[str, list[int]]) -> None:
-            told({"url": public_url(sockets, options), "pid": os.getpid()} | numbers)
+        def started(numbers: dict[str, list[int]]) -> None:
+            ready({"url": public_url(sockets, options), "pid": os.getpid()} | numbers)
 
-        ServerProcesses(task, sockets, ready, cluster).run()
+        ServerProcesses(settings, sockets, started, cluster).run()
 
 
 def _try_certificate(options: ServerOptions) -> None:
@@ -70,33 +71,23 @@ def _try_certificate(options: ServerOptions) -> None:
         ) from error
 
 
-def options_of(said: str) -> ServerOptions:
-    """Parse the server's options from JSON, and the addresses of databases from the environment.
-
-    Such an address may contain a password.
-    """
+def parse_options(said: str) -> ServerOptions:
+    """Parse the options from JSON, but take addresses of databases, which may have passwords, from the environment."""
     options = TypeAdapter(ServerOptions).validate_json(said)
     return replace(
         options, dsn=os.environ.get(Setting.TEAM_DSN) or None, read_dsn=os.environ.get(Setting.TEAM_READ_DSN) or None
     )
 
 
-def _print_json(told: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
-    sys.stdout.flush()
-
-
-def _words(options: ServerOptions) -> Callable[[dict[str, Any]], None]:
+def _announce(options: ServerOptions, told: dict[str, Any]) -> None:
+    if options.as_json:
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
+        return
     more = f" --data {shlex.quote(str(options.folder))}" if options.folder != data_folder().absolute() else ""
     if options.dsn is not None:
         more = f", with the same --dsn or {Setting.TEAM_DSN}"
-
-    def say(told: dict[str, Any]) -> None:
-        sys.stderr.write(
-            f"Serving at {told['url']}. Ctrl-C ends it.\nAdd people: smart-fork team user add NAME{more}\n"
-        )
-
-    return say
+    sys.stderr.write(f"Serving at {told['url']}. Ctrl-C ends it.\nAdd people: smart-fork team user add NAME{more}\n")
 
 
 def main() -> int:
@@ -108,10 +99,10 @@ def main() -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         try:
-            options = options_of(sys.argv[1])
+            options = parse_options(sys.argv[1])
             if options.dsn is None and options.programs is None:
                 programs()  # says what to install
-            serve(options, _print_json if options.as_json else _words(options))
+            serve(options, partial(_announce, options))
         except KeyboardInterrupt:
             return 0
         except SmartForkError as error:

@@ -34,7 +34,7 @@ _NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first.
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The user who sends a request, with the number and scope (the rights) of the user's token."""
+    """The user who sends a request. `token` is the number of the user's token, `scope` what it allows."""
 
     id: int
     name: str
@@ -91,10 +91,10 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
 def login(
     db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
 ) -> tuple[str, str, Scope]:
-    """Exchange an invitation for a token. Return the user's name, the token and its scope (its rights).
+    """Exchange an invitation for a token. Return the user's name, the token and its scope (what it allows).
 
-    A client that passes a `token` can repeat the request if the answer is lost. Raise `NotAuthenticated` if the
-    invitation was used for another token, is too old, was revoked, or is unknown.
+    A client that chose the `token` itself can repeat the request if the answer was lost. Raise `NotAuthenticated` if
+    the invitation was used for another token, is too old, was revoked, or is unknown.
     """
     given, digest = (token, _hash(token, TOKEN_PREFIX)) if token is not None else _made(TOKEN_PREFIX)
     row = db.execute(
@@ -105,7 +105,7 @@ def login(
         (machine, _hash(invitation, INVITATION_PREFIX)),
     ).fetchone()
     if row is None:
-        name, scope = _answered(db, invitation, digest)
+        name, scope = _user_of_login(db, invitation, digest)
         return name, given, scope
     made = db.execute(
         "INSERT INTO tokens(user_id, hash, machine, scope, expires_at) SELECT %s, %s, %s, %s, %s"
@@ -120,7 +120,7 @@ def login(
 def renew_token(db: Connection, person: Person, expires_at: datetime | None) -> str:
     """Return a new token for the machine that sends the request.
 
-    The old token stays valid for an hour, since the answer with the new token may be lost.
+    The old token stays valid for an hour, since the answer with the new one may be lost.
     """
     token, digest = _made(TOKEN_PREFIX)
     db.execute(
@@ -141,8 +141,8 @@ def expires_at(db: Connection, token: str) -> datetime | None:
     return row["expires_at"] if row else None
 
 
-def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
-    """Return name and scope of the user who used an invitation for the token hash `digest`, or raise an error."""
+def _user_of_login(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
+    """Return name and scope of the user whose login used the invitation for the token with this hash."""
     row = db.execute(
         "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
         " WHERE i.hash = %s AND i.used_at = t.created_at AND t.hash = %s AND t.revoked_at IS NULL"
@@ -198,7 +198,7 @@ class MemberProject:
 
 
 def project_not_found(key: str) -> NotFound:
-    """Return the error for a project that does not exist or that the user may not see, with one text."""
+    """Return the error for a project that is missing or that the user may not see. Both have the same text."""
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
@@ -215,7 +215,7 @@ def project(db: Connection, person: Person, key: str) -> MemberProject:
 
 
 def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> MemberProject:
-    """Return the project to which a user pushes. A new one is created with the user as its maintainer.
+    """Return the project to which a user pushes. If it does not exist, create it with the user as its maintainer.
 
     With `anybody`, every user may create projects; otherwise only admins may.
     """
@@ -263,6 +263,6 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """Return the hash under which a token or invitation is stored; without `prefix`, a hash that is never stored."""
+    """Return the hash under which a token or invitation is stored; empty if `secret` is not in its format."""
     is_one = secret.startswith(prefix) and _SECRET_PART.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

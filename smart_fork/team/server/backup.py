@@ -1,7 +1,7 @@
 """Write and restore backups of the server's database.
 
 A restore fills a new database, and repeats the withdrawals (records removed by their owners) that the old one has. Then
-the databases exchange their names in one transaction. If a restore is killed, the old or the new database is complete.
+the databases exchange their names in one transaction. So a killed restore leaves the old database in use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from psycopg.rows import dict_row
 from indexer.masking import beginning, mask
 from indexer.safe_files import remove
 from smart_fork.errors import NotFound, ProgramFailed, Usage
-from smart_fork.team.server import stored_records, withdrawal
+from smart_fork.team.server import withdrawal, withdrawal_log
 from smart_fork.team.server.auth import MemberProject
 from smart_fork.team.server.database import create, owner_conninfo, owner_transaction
 from smart_fork.team.server.postgres_process import APP, OWNER, Cluster, Programs, SystemUser, programs
@@ -41,7 +41,7 @@ _DISCONNECT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A written backup file. After the day `until`, a later backup deletes it. `removed` are expired files."""
+    """A written backup file. The next backup after `until` deletes it. `removed` are files that this one deleted."""
 
     path: Path
     until: datetime
@@ -50,14 +50,14 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
-class DatabasePlace:
-    """The address of a database, with the login of the tables' owner, and the PostgreSQL programs to back it up."""
+class BackupSource:
+    """A database with the PostgreSQL programs to back it up. `conninfo` connects as the owner of its tables."""
 
     conninfo: str
     programs: Programs
 
     def other(self, name: str) -> str:
-        """Return the address of another database in the same PostgreSQL."""
+        """Return the connection string of another database in the same PostgreSQL."""
         return make_conninfo(self.conninfo, dbname=name)
 
     @property
@@ -69,22 +69,23 @@ class DatabasePlace:
 @contextmanager
 def opened(
     folder: Path, dsn: str | None, *, run_as: str | None = None, stopped: bool = False
-) -> Iterator[DatabasePlace]:
+) -> Iterator[BackupSource]:
     """Yield the database `dsn`, or the one of the team server in `folder`, with its PostgreSQL programs.
 
-    With `stopped`, the team server must not run. The database's PostgreSQL then runs only during this context.
+    With `stopped`, the server must not run: its own PostgreSQL is started for this context. Else the database must
+    answer.
     """
     if dsn is not None or not stopped:
         if not stopped:
             with owner_transaction(folder, dsn):
                 pass  # whoever does not answer says so here
-        yield DatabasePlace(dsn or owner_conninfo(folder), programs())
+        yield BackupSource(dsn or owner_conninfo(folder), programs())
         return
     with Cluster(folder, SystemUser.named(run_as), programs()).running() as running:
-        yield DatabasePlace(running.conninfo(OWNER), programs())
+        yield BackupSource(running.conninfo(OWNER), programs())
 
 
-def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
+def backup(place: BackupSource, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
     """Write a backup of the database into a folder, and delete expired backups there.
 
     Raises:
@@ -121,7 +122,7 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
     return gone
 
 
-def restore(place: DatabasePlace, file: Path) -> int:
+def restore(place: BackupSource, file: Path) -> int:
     """Replace the database by the content of a backup, without the records that owners withdrew after it.
 
     Return the number of sessions from which such records were removed.
@@ -136,7 +137,7 @@ def restore(place: DatabasePlace, file: Path) -> int:
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
         if _in_use(db, place.name):
             raise _server_runs()
-        _sweep(db, place.name)
+        _delete_leftovers(db, place.name)
         known = _withdrawals(place.conninfo) if _is_there(db, place.name) else []
         new = f"{place.name}_new_{secrets.token_hex(4)}"
         db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(new)))
@@ -147,26 +148,25 @@ def restore(place: DatabasePlace, file: Path) -> int:
         except BaseException:
             _drop(db, new)
             raise
-        _sweep(db, place.name)
+        _delete_leftovers(db, place.name)
     return done
 
 
-def _fill(place: DatabasePlace, new: str, file: Path) -> None:
+def _fill(place: BackupSource, new: str, file: Path) -> None:
     with psycopg.connect(place.other(new), autocommit=True) as db:
         if db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP,)).fetchone() is None:
             create(db)  # for the roles, which no backup has: they are the cluster's
             db.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     with file.open("rb") as source:
-        inside = DatabasePlace(place.other(new), place.programs)
+        inside = BackupSource(place.other(new), place.programs)
         options = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-password"]
         _run(inside, ["pg_restore", *options], stdin=source.fileno())
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Return the withdrawn messages that the database lists; none if the database has no tables yet.
+    """Return the withdrawn records that the database lists; none if it has no tables yet.
 
-    A restore replaces this database. Raise `ProgramFailed` if the list cannot be read: without the list, the restore
-    would bring withdrawn text back.
+    Raise `ProgramFailed` if the list cannot be read: without it, a restore would bring withdrawn text back.
     """
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:
@@ -207,7 +207,7 @@ def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
                 continue
             project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()
             if project is not None:  # not there yet: it must not be pushed as it was
-                stored_records.add_tombstones(db, project["id"], one.session_id, one.edits)
+                withdrawal_log.add_tombstones(db, project["id"], one.session_id, one.edits)
     return done
 
 
@@ -249,7 +249,7 @@ def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> N
     db.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(old), sql.Identifier(new)))
 
 
-def _sweep(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+def _delete_leftovers(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
     """Delete the databases that earlier restores left behind: replaced ones, and incomplete new ones."""
     pattern = re.compile(rf"{re.escape(name)}_(old|new)_[0-9a-f]{{8}}")
     for (other,) in db.execute("SELECT datname FROM pg_database").fetchall():
@@ -262,7 +262,7 @@ def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
 
 
 def _run(
-    place: DatabasePlace, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL
+    place: BackupSource, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL
 ) -> None:
     """Run one of PostgreSQL's programs on the database. `argv` is its command line.
 

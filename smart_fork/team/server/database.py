@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """A pool of connections to the database. `replica` is the address of a replica.
+    """A pool of connections to the database, and one to its `replica`, if there is one.
 
     Each transaction runs as the PostgreSQL role `role`, which owns no tables. The user of the connection must be a
     member of this role.
@@ -65,41 +65,39 @@ class Database:
         self._replica_from = 0.0
 
     def __enter__(self) -> Self:
-        self._pool.open()
-        if self._replica is not None:
-            self._replica.open()
+        for pool in filter(None, (self._pool, self._replica)):
+            pool.open()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.close()
-        if self._replica is not None:
-            self._replica.close()
+        for pool in filter(None, (self._pool, self._replica)):
+            pool.close()
 
     @contextmanager
-    def asked_by(self, user: int = NO_USER) -> Iterator[Connection]:
-        """Open a transaction that sees only what a user may see, and yield its connection."""
+    def transaction(self, user: int = NO_USER) -> Iterator[Connection]:
+        """Open a transaction that sees only what the user with this number may see, and yield its connection."""
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
             yield db
 
-    def read(self, user: int, question: Callable[[Connection], T]) -> T:
-        """Return the result of `question`, a query that changes nothing, for a user.
+    def read(self, user: int, query: Callable[[Connection], T]) -> T:
+        """Return the result of `query`, which changes nothing, for a user.
 
-        The replica answers if it is available and up to date, else the primary.
+        The replica answers if it is available and up to date, else the primary database.
         """
         if self._replica is not None and time.monotonic() >= self._replica_from:
             try:
-                with self.asked_by() as db:
+                with self.transaction() as db:
                     row = db.execute(_WRITTEN).fetchone()
                 with self._replica.connection(SECONDS_FOR_A_REPLICA) as copy, copy.transaction():
                     if _caught_up(copy, row["written"] if row else ""):
                         self._become(copy, user)
-                        return question(copy)
+                        return query(copy)
             except (*_REPLICA_ERRORS, PoolTimeout) as error:
                 self._replica_from = time.monotonic() + SECONDS_WITHOUT_REPLICA
                 log.warning("the replica does not answer; the primary does: %s", error)
-        with self.asked_by(user) as db:
-            return question(db)
+        with self.transaction(user) as db:
+            return query(db)
 
     def _become(self, db: Connection, user: int) -> None:
         db.execute(
@@ -117,7 +115,7 @@ def _pool(conninfo: str, connections: int) -> ConnectionPool[Connection]:
         kwargs=options,
         timeout=SECONDS_FOR_A_CONNECTION,
         open=False,
-        configure=_with_vectors,
+        configure=_register_vectors,
         check=ConnectionPool.check_connection,
     )
 
@@ -137,8 +135,7 @@ def _caught_up(copy: Connection, written: str) -> bool:
         time.sleep(_POLL_SECONDS)
 
 
-def _with_vectors(db: Connection) -> None:
-    """Let a connection send and receive pgvector's vectors, if that extension is installed."""
+def _register_vectors(db: Connection) -> None:
     if (info := TypeInfo.fetch(db, "halfvec")) is not None:
         register_halfvec_info(db, info)
 
@@ -156,9 +153,9 @@ _LOCK = 0x5F0_4B5
 
 
 def create(db: AnyConnection) -> None:
-    """Create the tables that the database lacks, after other servers that do so. `db` must return rows as tuples.
+    """Create the tables that the database lacks. `db` must return rows as tuples.
 
-    Raise `SmartForkError` if another version of smart-fork has created the tables.
+    Other servers that do the same wait. Raise `SmartForkError` if another version of smart-fork has created the tables.
     """
     with db.transaction():  # who may serve need not be who may make tables
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -206,7 +203,7 @@ _STARTING_MESSAGES = ("starting up", "not yet accepting connections")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The connection strings for the tables' owner, the request handlers, and the background process."""
+    """Connection strings for three users: the tables' owner, the request handlers, and the background process."""
 
     owner: str
     app: str
@@ -215,7 +212,7 @@ class Roles:
 
 @contextmanager
 def embedded(folder: Path, account: SystemUser, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
-    """Run the server's own PostgreSQL in `folder` for the time of this context.
+    """Run the server's own PostgreSQL in `folder` while the context lasts. Create its database and tables if needed.
 
     It runs as the system user `account`, and accepts up to `connections` connections.
     """
@@ -266,7 +263,7 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     """Open a transaction as the owner of the tables, in the database `dsn` or that of the server in `folder`."""
     try:
-        connection = _connected(dsn) if dsn else _once_started(owner_conninfo(folder))
+        connection = _connected(dsn) if dsn else _connect_when_started(owner_conninfo(folder))
     except psycopg.OperationalError as error:
         where = "the database" if dsn else f"the team server of {folder}"
         raise ProgramFailed(
@@ -303,7 +300,7 @@ def owner_conninfo(folder: Path) -> str:
     return Cluster(folder, account, Programs(Path(), 0)).conninfo(OWNER)
 
 
-def _once_started(conninfo: str) -> Connection:
+def _connect_when_started(conninfo: str) -> Connection:
     """Connect to a database. If it is still starting or recovering from a crash, wait for it."""
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:
@@ -348,5 +345,4 @@ def _database_name(conninfo: str) -> str:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """Return the first line of a database error's message, with masked secrets."""
     return SmartForkError(str(error).strip().split("\n")[0][:200]).message

@@ -21,7 +21,7 @@ from psycopg_pool import PoolTimeout
 
 from indexer.masking import mask
 from smart_fork.display_text import printable
-from smart_fork.team.server import stored_records
+from smart_fork.team.server import segment_store
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.search import index_session
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class _VectorGroup(NamedTuple):
-    """The vectors in a project that all members may read and that were made with one embedding model.
+    """The vectors in a project that all members may read and that the embedding model number `space` made.
 
     A large group gets a graph (an index that finds near vectors).
     """
@@ -89,8 +89,7 @@ def _large_groups(db: psycopg.Connection[Any], least: int) -> dict[_VectorGroup,
 
 def _create_graph(db: psycopg.Connection[Any], crowd: _VectorGroup) -> None:
     row = db.execute(
-        "SELECT vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1",
-        crowd,
+        "SELECT vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1", crowd
     ).fetchone()
     if row is None:
         return
@@ -130,9 +129,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of background job, with the function `work` that does it.
+    """A kind of background job, with its function `work`.
 
-    A kind with `every` is not about one session: it runs for the whole server at that interval.
+    With `every`, the job is not about one session: it runs for the whole server at that interval.
     """
 
     work: Work
@@ -156,14 +155,14 @@ def retry(db: Connection) -> int:
 
 
 class JobWorker:
-    """A worker that runs background jobs of the given kinds, one after the other."""
+    """A worker that takes background jobs of the given kinds from the queue and runs them, one after the other."""
 
     def __init__(self, database: Database, kinds: Mapping[str, Kind]) -> None:
         self._database, self._kinds = database, kinds
 
-    def begin(self) -> None:
+    def queue_regular_jobs(self) -> None:
         """Put a job into the queue for each kind that runs at an interval, unless the queue has one."""
-        with self._database.asked_by() as db:
+        with self._database.transaction() as db:
             if failed := len(failed_jobs(db)):
                 log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
             for name, kind in self._kinds.items():
@@ -173,7 +172,7 @@ class JobWorker:
                         (name,),
                     )
 
-    def once(self) -> bool:
+    def run_next(self) -> bool:
         """Run the next job that is due. Return False if no job is due."""
         job = self._taken()
         if job is None:
@@ -187,7 +186,7 @@ class JobWorker:
 
     def seconds_until_next(self, most: float) -> float:
         """Return the seconds until the next waiting job is due, but at most `most`."""
-        with self._database.asked_by() as db:
+        with self._database.transaction() as db:
             row = db.execute(
                 "SELECT extract(epoch FROM min(run_after) - now())::float AS wait FROM jobs WHERE kind = ANY(%s)"
                 " AND run_after < 'infinity'",
@@ -201,7 +200,7 @@ class JobWorker:
 
         The attempt is counted before the job runs, so that a job that always kills its process is not tried forever.
         """
-        with self._database.asked_by() as db:
+        with self._database.transaction() as db:
             row = db.execute(
                 "UPDATE jobs SET attempts = attempts + 1,"
                 " run_after = now() + least(%s * power(2, least(attempts, 30)), %s)"
@@ -214,12 +213,12 @@ class JobWorker:
 
     def _run(self, job: Job) -> None:
         kind = self._kinds[job.kind]
-        with self._database.asked_by() as db:
+        with self._database.transaction() as db:
             # Held for as long as it runs, so that nobody begins it a second time when that is long. Who is too late for
             # that waits here, and finds it done.
             if db.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", (job.id,)).fetchone() is None:
                 return
-            same = self._same(db, job)
+            same = self._equal_jobs(db, job)
             kind.work(db, job.project_id, job.session_id, job.revision)
             if kind.every is not None:
                 db.execute(
@@ -229,8 +228,8 @@ class JobWorker:
             else:
                 db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
 
-    def _same(self, db: Connection, job: Job) -> list[int]:
-        """Return the ids of waiting jobs that do the same work as `job`, so that they are done with it."""
+    def _equal_jobs(self, db: Connection, job: Job) -> list[int]:
+        """Return the ids of waiting jobs that do the same work as `job`. They are done when `job` is done."""
         rows = db.execute(
             "SELECT id FROM jobs WHERE project_id = %s AND kind = %s AND session_id = %s AND id <> %s"
             " FOR UPDATE SKIP LOCKED",
@@ -239,10 +238,9 @@ class JobWorker:
         return [row["id"] for row in rows]
 
     def _failed(self, job: Job, error: Exception) -> None:
-        """Store the error of a failed job. After too many attempts, the job waits until an admin retries it."""
         said = mask(printable(f"{type(error).__name__}: {error}"))[:_MAX_ERROR]
         gives_up = job.attempts >= MAX_ATTEMPTS and self._kinds[job.kind].every is None
-        with self._database.asked_by() as db:
+        with self._database.transaction() as db:
             db.execute(
                 "UPDATE jobs SET error = %s, run_after = CASE WHEN %s THEN 'infinity' ELSE run_after END WHERE id = %s",
                 (said, gives_up, job.id),
@@ -257,18 +255,15 @@ _RECONNECT_SECONDS = 1.0
 def sweep(db: Connection, *_: None) -> None:
     """Delete uploaded segments (blocks of records) that no session uses, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
-        stored_records.sweep(db, row["id"])
+        segment_store.delete_old_unused(db, row["id"])
 
 
 #: The kinds of background jobs, by name.
-KINDS: Mapping[str, Kind] = {
-    "sweep": Kind(sweep, every=timedelta(hours=1)),
-    "index": Kind(index_session),
-}
+KINDS: Mapping[str, Kind] = {"sweep": Kind(sweep, every=timedelta(hours=1)), "index": Kind(index_session)}
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """Return all kinds of background jobs, by name. One needs `owner`, the connection string of the tables' owner."""
+    """Return all kinds of background jobs by name. One of them connects with `owner`, as the tables' owner."""
     return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 
@@ -283,10 +278,10 @@ def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping
         try:
             with psycopg.connect(conninfo, autocommit=True) as woken:
                 woken.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(CHANNEL)))
-                worker.begin()
+                worker.queue_regular_jobs()
                 while True:
                     with busy:
-                        done = worker.once()
+                        done = worker.run_next()
                     if not done:
                         seconds = worker.seconds_until_next(SLEEP_SECONDS)
                         for _ in woken.notifies(timeout=seconds, stop_after=1):

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.errors import WrongVerb
 from smart_fork.team.server.auth import Person
-from smart_fork.team.server.endpoints import PERSON_KEY, Endpoint, ServerContext
 from smart_fork.team.server.postgres_process import SystemUser
+from smart_fork.team.server.request_handling import PERSON_KEY, Endpoint, ServerContext
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES_IN_MB = 1_000_000
@@ -47,7 +47,7 @@ requests = logging.getLogger("smart_fork.requests")
 
 
 @contextmanager
-def counted_together(account: SystemUser) -> Iterator[None]:
+def shared_metrics_folder(account: SystemUser) -> Iterator[None]:
     """Set a temporary folder in which the processes that are started in this context add up their metrics.
 
     It belongs to the system user `account`, who runs these processes.
@@ -109,7 +109,7 @@ class StorageCollector:
         self._server = server
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        with self._server.database.asked_by() as db:
+        with self._server.database.transaction() as db:
             row = db.execute(
                 "SELECT (SELECT count(*) FROM users WHERE disabled_at IS NULL) AS users,"
                 " (SELECT count(*) FROM projects) AS projects,"

@@ -348,5 +348,4 @@ class Cluster:
 
 
 def _escaped(value: str) -> str:
-    """Escape a value so that it can be quoted in PostgreSQL's settings or in a connection string."""
     return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -33,9 +33,9 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.system.http_limits import Connection
 from smart_fork.team.server import BACKLOG, ServerOptions
 from smart_fork.team.server.database import Database, Roles
-from smart_fork.team.server.endpoints import ServerContext
 from smart_fork.team.server.metrics import disk_warning, requests
 from smart_fork.team.server.postgres_process import JOBS, Cluster
+from smart_fork.team.server.request_handling import ServerContext
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerTask:
-    """The settings of the server's processes: options, connection strings, and the system user that runs them."""
+class ProcessSettings:
+    """The settings of the server's processes: options, connection strings, and user and group id to run as."""
 
     options: ServerOptions
     roles: Roles
@@ -78,20 +78,20 @@ class ServerProcesses(Multiprocess):
     """The supervisor that starts a server's processes and watches them, until a signal ends it.
 
     The signal SIGHUP replaces each worker by a new one, which reads the TLS certificate again. When all processes
-    answer, `told` is called with their process ids by purpose.
+    answer, `ready` is called with the process ids of the workers ("answer") and of the background process ("work").
     """
 
     def __init__(
         self,
-        task: ServerTask,
+        settings: ProcessSettings,
         sockets: Sequence[socket.socket],
-        told: Callable[[dict[str, list[int]]], None],
+        ready: Callable[[dict[str, list[int]]], None],
         cluster: Cluster | None = None,
     ) -> None:
         config = uvicorn.Config(
-            partial(worker_app, task),
+            partial(worker_app, settings),
             factory=True,
-            workers=task.options.workers,
+            workers=settings.options.workers,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -102,12 +102,12 @@ class ServerProcesses(Multiprocess):
             timeout_worker_healthcheck=SECONDS_TO_ANSWER,
             ws="none",
             lifespan="on",
-            ssl_certfile=task.options.tls_cert,
-            ssl_keyfile=task.options.tls_key,
+            ssl_certfile=settings.options.tls_cert,
+            ssl_keyfile=settings.options.tls_key,
         )
         super().__init__(config, list(sockets))
         self._low_disk = False
-        self._task, self._told, self._cluster = task, told, cluster
+        self._settings, self._ready, self._cluster = settings, ready, cluster
         self._work: BaseProcess | None = None
         self._ended = ""
 
@@ -126,13 +126,13 @@ class ServerProcesses(Multiprocess):
     def init_processes(self) -> None:
         """Start all processes of the server, and return when they are ready."""
         super().init_processes()
-        self._work = multiprocessing.get_context("spawn").Process(target=run_background, args=(self._task,))
+        self._work = multiprocessing.get_context("spawn").Process(target=run_background, args=(self._settings,))
         self._work.start()
         for process in self.processes:
             if not process.wait_until_ready(SECONDS_TO_BEGIN, self.should_exit):
                 self.terminate_all()
                 raise _cannot_begin()
-        self._told({"answer": [one.pid for one in self.processes if one.pid], "work": [self._work.pid or 0]})
+        self._ready({"answer": [one.pid for one in self.processes if one.pid], "work": [self._work.pid or 0]})
 
     def keep_subprocess_alive(self) -> None:
         if self.should_exit.is_set() or self.signal_queue:
@@ -144,7 +144,7 @@ class ServerProcesses(Multiprocess):
         if self._ended:
             self.should_exit.set()
             return
-        low = disk_warning(self._task.options.folder)
+        low = disk_warning(self._settings.options.folder)
         if low and not self._low_disk:
             log.warning("%s", low)
         self._low_disk = bool(low)
@@ -176,16 +176,16 @@ def _cannot_begin() -> ProgramFailed:
     )
 
 
-def worker_app(task: ServerTask) -> ASGIApp:
+def worker_app(settings: ProcessSettings) -> ASGIApp:
     """Return the ASGI app of a worker process. If root started the worker, first give up root's rights.
 
-    The TLS certificate has been read before, with root's rights.
+    Uvicorn reads the TLS certificate before that, still with root's rights.
     """
-    from smart_fork.team.server.app import application
+    from smart_fork.team.server.routes import application
 
-    _give_up_rights(task, lambda: os._exit(1))
-    options = task.options
-    database = Database(task.roles.app, replica=options.read_dsn)
+    _become_user(settings, lambda: os._exit(1))
+    options = settings.options
+    database = Database(settings.roles.app, replica=options.read_dsn)
     if options.request_log:
         requests.setLevel(logging.INFO)
     lifetime = timedelta(days=options.token_days) if options.token_days else None
@@ -205,7 +205,7 @@ def worker_app(task: ServerTask) -> ASGIApp:
     return outer
 
 
-def run_background(task: ServerTask) -> None:
+def run_background(settings: ProcessSettings) -> None:
     """Run the background process until a signal arrives or the parent process ends."""
     from smart_fork.team.server.jobs import kinds_for, work
 
@@ -223,13 +223,13 @@ def run_background(task: ServerTask) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all at once
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=end, daemon=True).start()
-    _give_up_rights(task, ending.set)
-    with Database(task.roles.jobs, 4, JOBS) as database:
-        work(task.roles.jobs, database, busy, kinds_for(task.roles.owner))
+    _become_user(settings, ending.set)
+    with Database(settings.roles.jobs, 4, JOBS) as database:
+        work(settings.roles.jobs, database, busy, kinds_for(settings.roles.owner))
 
 
-def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
-    """If root runs this process, become the user of `task` for good. Call `orphaned` when the parent has ended."""
+def _become_user(settings: ProcessSettings, orphaned: Callable[[], None]) -> None:
+    """If root runs this process, become another user for good. Call `orphaned` when the parent process ends."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101 - these are processes of `ServerProcesses`
@@ -239,7 +239,7 @@ def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
         orphaned()
 
     threading.Thread(target=wait, daemon=True).start()
-    give_up_rights(task.account)
+    give_up_rights(settings.account)
 
 
 def give_up_rights(account: tuple[int, int]) -> None:

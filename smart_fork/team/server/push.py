@@ -1,4 +1,4 @@
-"""The server's side of a push: append records to a session that still is in the state that the client last saw.
+"""The server's side of a push: append records to a session, if it still has the records that the client expects.
 
 Checks that do not need the session run before the transaction. In the transaction, one ``UPDATE`` compares the
 session's state with the expected one and sets the new one. So if two pushes expect the same state, the second one
@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
 from smart_fork.sharing import canonical
-from smart_fork.team.records import unpack
-from smart_fork.team.server import sessions, stored_records
+from smart_fork.team.segments import unpack
+from smart_fork.team.server import audit_log, segment_store, sessions, withdrawal_log
 from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.search import store_offered_vectors
@@ -39,7 +39,7 @@ class CheckedPush:
 
 
 def check_bodies(push: Push) -> CheckedPush:
-    """Check the segments (blocks of records) that came inside a push message, without the database.
+    """Check the segments (blocks of records) that came inside a push message. The database is not needed.
 
     Raises:
         Unshareable: a segment is damaged, not in canonical form, or not named by the push.
@@ -74,20 +74,20 @@ def push(
     project.needs("writer")
     fresh: list[bytes] = []
     if wanted.segments:
-        with database.asked_by(person.id) as db:
+        with database.transaction(person.id) as db:
             named = _records(db, project, person, checked)
             _verify(named, wanted)
-            fresh = _fresh(named, wanted)
+            fresh = _new_records(named, wanted)
             if readable and fresh:
-                _read(db, project, wanted, named, fresh, readable)
+                _check_readable(db, project, wanted, named, fresh, readable)
     elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
         raise Unshareable("The push names no segments for its records.")
     try:
         return _commit(database, project, person, checked, fresh=fresh)
     except Withdrawn:
-        with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
-            stored_records.lock_project(db, project.id)
-            stored_records.delete_unreferenced(db, project.id, [place.digest for place in wanted.segments])
+        with database.transaction(person.id) as db:  # what was sent for it does not wait to be swept
+            withdrawal_log.block_pushes(db, project.id)
+            segment_store.delete_unreferenced(db, project.id, [place.digest for place in wanted.segments])
         raise
 
 
@@ -95,14 +95,14 @@ def _commit(
     database: Database, project: MemberProject, person: Person, checked: CheckedPush, *, fresh: list[bytes]
 ) -> Pushed:
     wanted = checked.push
-    with database.asked_by(person.id) as db:
-        stored_records.share_project(db, project.id)
-        stored_records.refuse_withdrawn(db, project.id, fresh)
+    with database.transaction(person.id) as db:
+        withdrawal_log.block_withdrawals(db, project.id)
+        withdrawal_log.refuse_withdrawn(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
-            stored_records.store_upload(db, project, person, digest, body, records)
-        outcome = _appended(db, project, person, wanted) or _as_it_is(db, project, person, wanted)
+            segment_store.store_upload(db, project, person, digest, body, records)
+        outcome = _appended(db, project, person, wanted) or _unchanged(db, project, person, wanted)
         if not outcome.up_to_date:
-            sessions.add_audit_line(db, person, "push", project.id, wanted.id)
+            audit_log.add_line(db, person, "push", project.id, wanted.id)
             if wanted.vectors is not None:
                 store_offered_vectors(db, person, project.id, wanted.id, wanted.vectors)
         return outcome
@@ -115,16 +115,14 @@ def _records(db: Connection, project: MemberProject, person: Person, checked: Ch
     """
     named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
-    if lacking := set(there) - set(stored_records.known_segments(db, project, person, there)):
+    if lacking := set(there) - set(segment_store.known_segments(db, project, person, there)):
         raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
     found = {digest: records for digest, (_, records) in checked.sent.items()}
-    for digest in there:
-        found[digest] = unpack(stored_records.bodies(db, project.id, [digest])[digest], digest)
-    return found
+    return found | {digest: segment_store.records_of(db, project.id, digest) for digest in there}
 
 
-def _fresh(records: dict[str, list[bytes]], wanted: Push) -> list[bytes]:
-    """Return the pushed records that the session lacks: a segment may begin with records that it has."""
+def _new_records(records: dict[str, list[bytes]], wanted: Push) -> list[bytes]:
+    """Return the pushed records that the session lacks: the first segment may begin with records that it has."""
     base = wanted.base_count
     return [
         line
@@ -134,13 +132,14 @@ def _fresh(records: dict[str, list[bytes]], wanted: Push) -> list[bytes]:
     ]
 
 
-def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
+def _check_readable(  # noqa: PLR0917 - all that it takes to look at what comes before
     db: Connection, project: MemberProject, wanted: Push, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
-    """Check that the agent can read the new records (`fresh`), alone or after the session's records before them.
+    """Check that the agent can read the new records `fresh`.
 
-    Alone they are readable if they begin with a prompt after a finished turn.
+    It can read them alone if they begin with a prompt after a finished turn. Else they are read after the records
+    before.
     """
     try:
         readable(wanted.agent, fresh)
@@ -187,21 +186,21 @@ def _appended(db: Connection, project: MemberProject, person: Person, wanted: Pu
     """
     made = None
     if wanted.base_count == 0 and wanted.base_digest == canonical.digest_of_state(canonical.START) and wanted.count:
-        made = _made(db, project, person, wanted)
+        made = _insert(db, project, person, wanted)
     row = made
     if made is None and wanted.count > wanted.base_count:  # also one of which all was withdrawn
-        row = _moved(db, project, person, wanted)
+        row = _update_state(db, project, person, wanted)
     if row is None:
         return None
-    _fits(db, project, wanted, base=int(row["base_count"]))
+    _check_position(db, project, wanted, base=int(row["base_count"]))
     before = sessions.put_places(db, project.id, wanted.id, wanted.segments, wanted.position)
-    stored_records.delete_unreferenced(db, project.id, before)
+    segment_store.delete_unreferenced(db, project.id, before)
     _count(db, project, person, wanted, before=int(row["bytes"]))
     now = sessions.readable(db, project.key, person, wanted.id)
     return Pushed(session=sessions.session_info(now), created=made is not None, up_to_date=False)
 
 
-def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
+def _insert(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
     visibility = sessions.VISIBILITIES.index(wanted.visibility or "private")
     return db.execute(
         "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest,"
@@ -216,8 +215,8 @@ def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) 
     ).fetchone()
 
 
-def _moved(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the session's new state, and return a part of its row; `None` if the old state is not the expected one."""
+def _update_state(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
+    """Set the session's new state if it has the expected old one, and return a part of its row; else `None`."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"
@@ -234,8 +233,8 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
     return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
 
 
-def _fits(db: Connection, project: MemberProject, wanted: Push, *, base: int) -> None:
-    """Check that the pushed segments (blocks of records) follow those of the session that stay, without a gap.
+def _check_position(db: Connection, project: MemberProject, wanted: Push, *, base: int) -> None:
+    """Check that the pushed segments (blocks of records) follow the session's segments that stay, without a gap.
 
     The last one that stays must be full, or end with the parent's records, of which there are `base`.
     """
@@ -256,7 +255,7 @@ def _count(db: Connection, project: MemberProject, person: Person, wanted: Push,
     add_usage(db, project, person, size - before)
 
 
-def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
+def _unchanged(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
     """Return the answer to a push of records that the session already has, or raise `Conflict`."""
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (row["record_count"], canonical.digest_of_state(row["head_digest"])) == (wanted.count, wanted.digest):

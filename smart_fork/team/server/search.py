@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import SystemRandom
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -24,17 +24,20 @@ from indexer.export import Chunk, PieceRole
 from indexer.one_thread_numpy import np
 from indexer.store.base import Document
 from smart_fork.errors import Unshareable
-from smart_fork.finding.evidence import Gathered, Passage, gather
+from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, plain
-from smart_fork.finding.ranking import Parts, Score
 from smart_fork.finding.request import further
 from smart_fork.team import wire
-from smart_fork.team.records import Searched, hash_of, searchable_form, vector_space
+from smart_fork.team.searchable_session import SearchableSession, passage_hash, searchable_form, vector_space
 from smart_fork.team.server import sessions
 from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
 from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex, search_words
 from smart_fork.team.wire import Vectors
+
+if TYPE_CHECKING:
+    from smart_fork.finding.evidence import Gathered, Passage
+    from smart_fork.finding.ranking import Parts, Score
 
 #: The user number of the indexing job. It may see all users' searchable text, but no sessions.
 INDEXER_USER = -1
@@ -55,7 +58,10 @@ Session = UUID | str
 
 @dataclass(frozen=True, slots=True)
 class _IndexedSession:
-    """The session that is being indexed. `reach` is 0 if all members may find it, or its owner's number."""
+    """The session that is being indexed. `reach` is its owner's number, or 0 if all members may find it.
+
+    `inherited` is the number of the parent's records that are found in the parent instead.
+    """
 
     project_id: int
     session_id: Session
@@ -67,7 +73,7 @@ class _IndexedSession:
 def index_session(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
     """Bring the search index of a session up to date, in the transaction of `db`.
 
-    Do nothing if the session is already indexed at `revision` or later, since each push asks for an index of its own.
+    Do nothing if the index already has `revision` or a later one: several pushes may have queued this job.
     """
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER_USER),))
     row = _told(db, project_id, session_id)
@@ -96,8 +102,11 @@ def index_session(db: Connection, project_id: int, session_id: Session, revision
     _store_words(db, here, found, row["title"])
     ids = _store_chunks(db, here, found.document, chunks)
     made = {ids[digest]: vector for digest, vector in vectors.items()}
-    _store_vectors(db, here, made)
-    _count(db, here, list(ids.values()))
+    name = own_space()
+    number = space(db, name) if name else 0
+    if made and number:
+        _store_vectors(db, here, made, number)
+    _store_vector_counts(db, here, list(ids.values()), number)
 
 
 def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any] | None:
@@ -107,7 +116,7 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
 
 
 def store_offered_vectors(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
-    """Store the vectors that a client sent with a push until it is indexed, except another model's."""
+    """Store the vectors that a client sent with a push, for the indexing job. Ignore vectors of another model."""
     known = _embedding_model()
     if known is None or given.space != vector_space(known.model, known.dimensions):
         return
@@ -129,13 +138,13 @@ def store_offered_vectors(db: Connection, person: Person, project_id: int, sessi
 
 
 def known_space(db: Connection, fingerprint: str) -> int | None:
-    """Return the number under which the vectors of an embedding model are stored; `None` if none are stored."""
+    """Return the number of an embedding model's vectors in the database, by the model's name, or `None`."""
     row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
     return None if row is None else int(row["id"])
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """Return the number under which the vectors of an embedding model are stored: for a new model, the next one."""
+    """Return the number of an embedding model's vectors in the database. A new model gets the next number."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -158,7 +167,7 @@ def embed_questions(texts: Sequence[str]) -> list[bytes]:
     return [bytes(vector.tobytes()) for vector in known.embed(texts)]
 
 
-def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: str) -> None:
+def _store_words(db: Connection, here: _IndexedSession, found: SearchableSession, title: str) -> None:
     """Store a session's words, weighted by their place (title, prompts, answers …), and the data that results show."""
     document, said = found.document, found.own
     texts = {
@@ -196,7 +205,7 @@ def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: 
 def _store_chunks(
     db: Connection, here: _IndexedSession, document: Document, chunks: Sequence[Chunk]
 ) -> dict[bytes, int]:
-    """Store the session's passages and their positions in it. Return the passages' row numbers by hash.
+    """Store the session's passages and their positions in it. Return the passages' database ids by hash.
 
     A passage that another session of the project has too is stored only once.
     """
@@ -249,7 +258,7 @@ def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mappi
 
 
 def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Return vectors for the session's passages without a stored one: correct ones of the client, or computed ones."""
+    """Return vectors for the session's passages without a stored one: the client's if correct, else computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
@@ -289,7 +298,7 @@ def _checked_vectors(
 
     The server computes a sample of them. If one differs, return none, and note this in the audit log.
     """
-    fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
+    fitting = {digest: offered[name] for digest, text in waiting.items() if (name := passage_hash(text)) in offered}
     if not fitting:
         return {}
     tried = _random.sample(list(fitting), min(len(fitting), int(len(fitting) / SAMPLED_ONE_IN + _random.random())))
@@ -312,21 +321,16 @@ def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
     ]
 
 
-def _store_vectors(db: Connection, here: _IndexedSession, made: Mapping[int, HalfVector]) -> None:
-    name = own_space()
-    if made and name is not None:
-        db.execute(
-            "INSERT INTO vectors(project_id, space, chunk_id, reach, e)"
-            " SELECT %s, %s, u.id, %s, u.e FROM unnest(%s::bigint[], %s::halfvec[]) AS u(id, e)"
-            " ON CONFLICT (project_id, space, chunk_id) DO NOTHING",
-            (here.project_id, space(db, name), here.reach, list(made), list(made.values())),
-        )
+def _store_vectors(db: Connection, here: _IndexedSession, made: Mapping[int, HalfVector], number: int) -> None:
+    db.execute(
+        "INSERT INTO vectors(project_id, space, chunk_id, reach, e)"
+        " SELECT %s, %s, u.id, %s, u.e FROM unnest(%s::bigint[], %s::halfvec[]) AS u(id, e)"
+        " ON CONFLICT (project_id, space, chunk_id) DO NOTHING",
+        (here.project_id, number, here.reach, list(made), list(made.values())),
+    )
 
 
-def _count(db: Connection, here: _IndexedSession, chunks: Sequence[int]) -> None:
-    """Store how many passages and vectors this session has, and each session that shares passages with it."""
-    name = own_space()
-    number = space(db, name) if name else 0
+def _store_vector_counts(db: Connection, here: _IndexedSession, chunks: Sequence[int], number: int) -> None:
     # Asked by themselves: how many they are is not known to who would plan both in one.
     sharing = db.execute(
         "SELECT DISTINCT session_id FROM placements WHERE project_id = %s AND chunk_id = ANY(%s)",
@@ -352,7 +356,6 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 
 @cache
 def _embedding_model() -> LightEmbedder | None:
-    """Return the embedding model of the server; `None` if the model is not installed."""
     try:
         packaged_model()
     except ModelUnavailableError as error:
@@ -386,7 +389,7 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
-    """Return the question's vectors, from the client if made with the server's model; `None` without a model."""
+    """Return the question's vectors: the client's if of the server's model, else computed ones, or `None`."""
     if known is None:
         return None
     size = 2 * int(known.rpartition("/")[2])
@@ -418,7 +421,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
         "SELECT s.*, u.name AS owner, %s AS key, w.family FROM sessions s JOIN users u ON u.id = s.owner_id"
         " JOIN session_words w ON w.project_id = s.project_id AND w.session_id = s.id"
         " WHERE s.project_id = %s AND s.id = ANY(%s) AND may_read(s, %s)",
-        (project.key, project.id, [index.id_of(row) for row in rows], person.id),
+        (project.key, project.id, [found.sessions[row].session_id for row in rows], person.id),
     ).fetchall()
     of_row = {index.number(row["id"]): row for row in told}
     texts = index.texts({found.passages[row].place.chunk for row in rows if row in found.passages})
@@ -427,7 +430,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
         wire.SearchHit(
             session=sessions.session_info(of_row[row]),
             family=of_row[row]["family"][:_MAX_TEXT],
-            speaking=tuple(map(_speaking, weighed[row].speaking)),
+            speaking=tuple(map(_phrasing_evidence, weighed[row].speaking)),
             similar=row in similar,
             passage=_passage(found.passages[row], texts) if row in found.passages else None,
             outcome=found.sessions[row].outcome.value,
@@ -441,12 +444,12 @@ def _hits(  # noqa: PLR0917 - what was found for whom
     ]
 
 
-def _speaking(parts: Parts) -> wire.Speaking:
-    """Convert the evidence for a session into a message. Numbers that exceed their range by rounding are limited."""
-    return wire.Speaking(
+def _phrasing_evidence(parts: Parts) -> wire.PhrasingEvidence:
+    """Convert the evidence for a session into a message. Rounding errors beyond a number's range are cut off."""
+    return wire.PhrasingEvidence(
         **{
             name: max(-1.0 if name == "whole" else 0.0, min(1.0, getattr(parts, name)))
-            for name in wire.Speaking.model_fields
+            for name in wire.PhrasingEvidence.model_fields
         }
     )
 

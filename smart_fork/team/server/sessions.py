@@ -14,26 +14,20 @@ from uuid import UUID
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
 from smart_fork.sharing import canonical
 from smart_fork.team import wire
-from smart_fork.team.records import SegmentPlace, cut_segments, unpack
-from smart_fork.team.server import stored_records
-from smart_fork.team.server.auth import LOCAL_ADMIN, MemberProject, Person, project
+from smart_fork.team.segments import SegmentPlace, cut_segments, unpack
+from smart_fork.team.server import audit_log, segment_store, withdrawal_log
+from smart_fork.team.server.auth import MemberProject, Person, project
 from smart_fork.team.server.database import Connection, Database
-from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
+from smart_fork.team.wire import Branch, Pushed, SessionChange, SessionFacts, SessionInfo
 
 #: The most bytes of a push message with its segments. A larger push sends the segments first.
 MAX_COMMIT_BYTES = 12 * canonical.MIB
 MAX_QUESTION_BYTES = canonical.MIB
-
-
-class QueryParameters(BaseModel):
-    """The base class for the parsed query strings of requests."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class OverQuota(TooLarge):
@@ -47,7 +41,7 @@ class OverQuota(TooLarge):
 
 
 def add_usage(db: Connection, project: MemberProject, person: Person, more: int) -> None:
-    """Add `more` bytes to the stored sizes of a user's and a project's sessions, or raise `OverQuota`."""
+    """Add `more` bytes to the stored total sizes of a user's and a project's sessions, or raise `OverQuota`."""
     for table, number, limit, whose in (
         ("users", person.id, canonical.LIMITS.user_bytes, "You"),
         ("projects", project.id, canonical.LIMITS.project_bytes, f"The sessions of {project.key}"),
@@ -64,21 +58,22 @@ def add_usage(db: Connection, project: MemberProject, person: Person, more: int)
 
 Row = dict[str, Any]
 VISIBILITIES = ("private", "public")
+#: Selects a session by its project's key and its id.
+_SESSION = (
+    "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
+    " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s"
+)
 
 
 def session_not_found(session_id: str) -> NotFound:
-    """Return the error for a session that does not exist or that the user may not read, with one text."""
+    """Return the error for a session that is missing or that the user may not read. Both have the same text."""
     return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND_HINT)
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
-    """Return the row of a session that the user may read, and with `own` owns. Otherwise raise `NotFound`."""
-    row = db.execute(
-        "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
-        " JOIN users u ON u.id = s.owner_id"
-        " WHERE p.key = %s AND s.id = %s AND may_read(s, %s) AND (s.owner_id = %s OR NOT %s)",
-        (key, session_id, person.id, person.id, own),
-    ).fetchone()
+    """Return the row of a session that the user may read, and with `own` owns, or raise `NotFound`."""
+    values = (key, session_id, person.id, person.id, own)
+    row = db.execute(_SESSION + " AND may_read(s, %s) AND (s.owner_id = %s OR NOT %s)", values).fetchone()
     if row is None:
         raise session_not_found(session_id)
     return row
@@ -92,7 +87,7 @@ def session_info(row: Row) -> SessionInfo:
         **{name: canonical.digest_of_state(row[name]) for name in ("base_digest", "head_digest")},
         "visibility": VISIBILITIES[row["visibility"]],
         "tags": tuple(row["tags"]),
-        "meta": Meta.model_validate(row["meta"], strict=False),
+        "meta": SessionFacts.model_validate(row["meta"], strict=False),
     }
     said: Row = {name: own.get(name, row.get(name)) for name in SessionInfo.model_fields}
     return SessionInfo(**said)
@@ -111,18 +106,18 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Segm
 def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
     """Return the records of a session, or of only its first `until` segments (blocks of records)."""
     there = places(db, project_id, session_id)[:until]
-    bodies = stored_records.bodies(db, project_id, (place.digest for place in there))
+    bodies = segment_store.bodies(db, project_id, (place.digest for place in there))
     return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
 
 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[SegmentPlace], position: int = 0
 ) -> list[str]:
-    """Replace a session's segments (blocks of records) from segment number `position` on by the segments in `new`.
+    """Replace a session's segments (blocks of records) by those in `new`, from segment number `position` to the end.
 
     Return the digests of the replaced segments.
     """
-    stored_records.lock_segments(db, project_id, (one.digest for one in new))
+    segment_store.lock_segments(db, project_id, (one.digest for one in new))
     gone = db.execute(
         "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
         (project_id, session_id, position),
@@ -177,12 +172,8 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
 
 
 def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Return the row of one of the user's own sessions, also if the session is hidden; `None` if it does not exist."""
-    return db.execute(
-        "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
-        " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
-        (key, session_id, person.id),
-    ).fetchone()
+    """Return the row of one of the user's own sessions, even if it is hidden; `None` if it does not exist."""
+    return db.execute(_SESSION + " AND s.owner_id = %s", (key, session_id, person.id)).fetchone()
 
 
 def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
@@ -195,10 +186,10 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | N
     ).fetchone()
 
 
-def _place(bookmark: str) -> tuple[datetime, UUID]:
-    """Decode a bookmark, which names the last session on a page of a list. The next page begins after that session.
+def _decode_bookmark(bookmark: str) -> tuple[datetime, UUID]:
+    """Return the time and id of the session at which the next page of a list begins, from the page's bookmark.
 
-    It grants no access: the user's right to each session is checked again.
+    A bookmark grants no access: the user's right to each session is checked again.
     """
     try:
         at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
@@ -214,10 +205,11 @@ def _bookmark(row: Row) -> str:
 _FilterText = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
-class AskedPage(QueryParameters):
-    """The query string of a request for a list of sessions: its filters, and the bookmark of the page.
+class SessionFilters(BaseModel, frozen=True):
+    """The query string of a request for a list of sessions.
 
-    `root` is the first ancestor, and `id` the beginning of an id. `mine` selects the user's own sessions.
+    `root` is the id of the first ancestor, and `id` the beginning of an id. `mine` selects the user's own sessions.
+    `page` is a bookmark.
     """
 
     owner: _FilterText = None
@@ -227,7 +219,7 @@ class AskedPage(QueryParameters):
     id: _FilterText = None
     mine: bool = False
     limit: Annotated[int, Field(ge=1, le=wire.MAX_PAGE)] = wire.MAX_PAGE
-    page: Annotated[tuple[datetime, UUID] | None, BeforeValidator(_place)] = None
+    page: Annotated[tuple[datetime, UUID] | None, BeforeValidator(_decode_bookmark)] = None
 
 
 _FILTERS: Mapping[str, sql.SQL] = {
@@ -240,7 +232,7 @@ _FILTERS: Mapping[str, sql.SQL] = {
 }
 
 
-def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage) -> wire.SessionListPage:
+def page(db: Connection, where: MemberProject, person: Person, asked: SessionFilters) -> wire.SessionListPage:
     """Return a page of the project's sessions that the user may read and that match `asked`, newest first."""
     # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
@@ -271,16 +263,6 @@ def store_pull(db: Connection, project_id: int, person: Person, session_id: str,
     )
 
 
-def add_audit_line(
-    db: Connection, person: Person | None, verb: str, project_id: int | None, session_id: str | None, **about: object
-) -> None:
-    """Add a line to the audit log (who did what). The line contains no text of a session."""
-    db.execute(
-        "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
-        (person and person.id, person and person.token, verb, project_id, session_id, Jsonb(about)),
-    )
-
-
 def branch(database: Database, project: MemberProject, person: Person, wanted: Branch) -> Pushed:
     """Create a branch of the user's own session, or a fork of another user's: a session with its first records.
 
@@ -288,8 +270,8 @@ def branch(database: Database, project: MemberProject, person: Person, wanted: B
         Usage: the source has fewer records.
         Conflict: another session has the id.
     """
-    with database.asked_by(person.id) as db:
-        stored_records.share_project(db, project.id)
+    with database.transaction(person.id) as db:
+        withdrawal_log.block_withdrawals(db, project.id)
         source = readable(db, project.key, person, wanted.source_id)
         _right_verb(source, person, wanted)
         project.needs("writer")
@@ -298,6 +280,8 @@ def branch(database: Database, project: MemberProject, person: Person, wanted: B
         if not 1 <= count <= source["record_count"]:
             raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
         places, digest = _beginning(db, project, source, count)
+        size = sum(place.raw_bytes for place in places)
+        given = source | wanted.model_dump(include={"title", "tags", "summary"}, exclude_none=True)
         row = db.execute(
             "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, parent_id, base_count, base_digest,"
             " head_digest, record_count, visibility, title, tags, summary, meta, bytes)"
@@ -305,17 +289,16 @@ def branch(database: Database, project: MemberProject, person: Person, wanted: B
             " ON CONFLICT (project_id, id) DO NOTHING RETURNING id",
             (
                 *(project.id, wanted.id, person.id, source["agent"], source["root_id"], source["id"]),
-                *(count, digest, digest, count, visibility, _first_given(wanted.title, source["title"])),
-                *(list(_first_given(wanted.tags, source["tags"])), _first_given(wanted.summary, source["summary"])),
-                *(Jsonb(source["meta"]), _size(places)),
+                *(count, digest, digest, count, visibility, given["title"]),
+                *(list(given["tags"]), given["summary"], Jsonb(source["meta"]), size),
             ),
         ).fetchone()
         if row is None:
-            return _there(db, project, person, wanted, count=count, digest=digest)
+            return _existing_branch(db, project, person, wanted, count=count, digest=digest)
         put_places(db, project.id, wanted.id, places)
-        add_usage(db, project, person, _size(places))
+        add_usage(db, project, person, size)
         store_pull(db, project.id, person, wanted.source_id, source["revision"])
-        add_audit_line(db, person, wanted.verb, project.id, wanted.source_id)
+        audit_log.add_line(db, person, wanted.verb, project.id, wanted.source_id)
         made = readable(db, project.key, person, wanted.id)
         return Pushed(session=session_info(made), created=True, up_to_date=False)
 
@@ -334,16 +317,16 @@ def _beginning(db: Connection, project: MemberProject, source: Row, count: int) 
     If the last segment has more records, a shorter one is stored in its place.
     """
     there = places(db, source["project_id"], source["id"])
-    kept, part = cut_segments(there, count, stored_records.body_of(db, project))
+    kept, part = cut_segments(there, count, segment_store.body_reader(db, project))
     if part is not None:
-        stored_records.store(db, project.id, part)
+        segment_store.store_segment(db, project.id, part)
         records = unpack(part.body, part.place.digest)
         return [*kept, part.place], canonical.state_after(records, part.place.chain_start)
     follows = there[len(kept)].chain_start if len(kept) < len(there) else source["head_digest"]
     return kept, bytes(follows)
 
 
-def _there(
+def _existing_branch(
     db: Connection, project: MemberProject, person: Person, wanted: Branch, *, count: int, digest: bytes
 ) -> Pushed:
     """Return the branch or fork that an earlier, equal request created. Raise `Conflict` if it is another session."""
@@ -354,38 +337,5 @@ def _there(
     raise Conflict("Another session has that id.", count=row["record_count"], digest=head)
 
 
-def _first_given(wanted: Any, otherwise: Any) -> Any:
-    return otherwise if wanted is None else wanted
-
-
 def _size(places: list[SegmentPlace]) -> int:
     return sum(place.raw_bytes for place in places)
-
-
-AUDIT_PAGE = 200
-
-
-class AuditQuestion(QueryParameters):
-    """The query string of a request for audit lines."""
-
-    session: UUID | None = None
-    since: AwareDatetime | None = None
-    mine: bool = False
-    page: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
-
-
-def audit_page(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
-    """Return a page of the audit log (who did what) that the user may see and that matches `asked`."""
-    rows = db.execute(
-        "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
-        " a.session_id::text AS session_id, a.details"
-        " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
-        " WHERE (%(session)s::uuid IS NULL OR a.session_id = %(session)s::uuid)"
-        " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
-        " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(page)s::bigint IS NULL OR a.id < %(page)s::bigint)"
-        " ORDER BY a.id DESC LIMIT %(most)s",
-        {"all": person.admin, "server": LOCAL_ADMIN, "me": person.id, "most": AUDIT_PAGE + 1} | asked.model_dump(),
-    ).fetchall()
-    shown = ({name: row[name] for name in wire.AuditLine.model_fields} for row in rows[:AUDIT_PAGE])
-    lines = tuple(wire.AuditLine(**one) for one in shown)
-    return wire.Audit(lines=lines, next_page=str(rows[AUDIT_PAGE - 1]["id"]) if len(rows) > AUDIT_PAGE else None)

@@ -16,7 +16,7 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.rows import DictRow
 
-from indexer.default_embedder import DIMENSIONS
+from indexer.default_embedder import LightEmbedder
 from indexer.one_thread_numpy import np
 from indexer.session_work import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable, bigrams
@@ -38,7 +38,7 @@ _TERM_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 #: Selects the nearest vectors. The conditions are written as in the graph index of a large project, so that PostgreSQL
 #: uses it.
 _LEG = f"""(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach = {{}}
-    ORDER BY e::halfvec({DIMENSIONS}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
+    ORDER BY e::halfvec({LightEmbedder.dimensions}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
 _NEAREST = f"""(SELECT * FROM ({_LEG.format("0")} UNION ALL {_LEG.format("%s")}) AS both_reaches
     ORDER BY e <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
 #: All sessions of a project are one part.
@@ -55,7 +55,7 @@ class _Term(NamedTuple):
 
 
 class _SearchedRows(NamedTuple):
-    """The table rows that an earlier search has scored, and for each term the scores of the rows that contain it."""
+    """The rows of a table that a search has scored, and for each term the scores of the rows that contain it."""
 
     rows: frozenset[int]
     scores: dict[str, dict[int, float]]
@@ -65,8 +65,8 @@ class _Table(NamedTuple):
     """A database table in which words are searched: one for passages, one for whole sessions.
 
     `function` is the SQL function that finds rows by their rarest words, and `words` the searched column. `weights` are
-    the weights of a session's parts, such as its title. `once` is the factor that converts PostgreSQL's rank of a word
-    to a number of occurrences.
+    the weights of a session's parts, such as its title. `rank_factor` converts PostgreSQL's rank of a word that occurs
+    once to 1.
     """
 
     function: str
@@ -74,7 +74,7 @@ class _Table(NamedTuple):
     key: str
     kind: str
     weights: str
-    once: float
+    rank_factor: float
     words: str
 
 
@@ -105,7 +105,7 @@ class TeamIndex:
     _numbers: dict[str, int] = field(default_factory=dict)
     _ids: list[str] = field(default_factory=list)
     _terms: dict[str, _Term] = field(default_factory=dict)
-    _looked_at: dict[HavingTable, _SearchedRows] = field(default_factory=dict)
+    _searched: dict[HavingTable, _SearchedRows] = field(default_factory=dict)
     _all: tuple[int, int] | None = None
 
     def number(self, session_id: UUID | str) -> int:
@@ -116,12 +116,8 @@ class TeamIndex:
             self._ids.append(name)
         return known
 
-    def id_of(self, row: int) -> str:
-        """Return the session id for a row number that the method `number` has assigned."""
-        return self._ids[row]
-
     def session_count(self) -> int:
-        return self._everything()[1]
+        return self._totals()[1]
 
     def without_vectors(self) -> int:
         """Return how many sessions have passages without a vector, so that only words can be searched."""
@@ -142,12 +138,12 @@ class TeamIndex:
         for row, length, ranks in found:
             for term, rank in zip(known, ranks, strict=True):
                 if rank:
-                    often = 1.0 if self._terms[term].phrase else _TABLES[table].once * rank
+                    often = 1.0 if self._terms[term].phrase else _TABLES[table].rank_factor * rank
                     # A passage is as long as any other, and the local index does not look at it either.
                     relative = 0.0 if table == "chunks" else length / (average or 1.0)
                     rests = _TERM_SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * relative)
                     by_term[term][row] = weights[term] * often * (_TERM_SATURATION + 1) / (often + rests)
-        self._looked_at[table] = _SearchedRows(frozenset(row for row, _, _ in found), by_term)
+        self._searched[table] = _SearchedRows(frozenset(row for row, _, _ in found), by_term)
         total: dict[int, float] = {}
         for scores in by_term.values():
             for row, score in scores.items():
@@ -158,9 +154,9 @@ class TeamIndex:
     def word_scores(
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
     ) -> dict[str, dict[int, float]]:
-        if not self._has_looked_at(table, terms, ()):
+        if not self._has_scored(table, terms, ()):
             self.match_words(table, terms, scope, len(rows))
-        known = self._looked_at[table].scores if table in self._looked_at else {}
+        known = self._searched[table].scores if table in self._searched else {}
         return {term: {row: score for row, score in known.get(term, {}).items() if row in rows} for term in terms}
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
@@ -169,8 +165,8 @@ class TeamIndex:
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
         rows = set(rows)
-        if self._has_looked_at(table, terms, rows):
-            return {term: rows & self._looked_at[table].scores[term].keys() for term in terms}
+        if self._has_scored(table, terms, rows):
+            return {term: rows & self._searched[table].scores[term].keys() for term in terms}
         self._learn(terms)
         looked_for = [term for term in terms if self._terms[term].query]
         having: dict[str, set[int]] = {term: set() for term in terms}
@@ -246,7 +242,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Read each new term's database query, and how many rows contain it."""
+        """Read how often each new term occurs, and its form as a database query."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -263,7 +259,7 @@ class TeamIndex:
             (texts, [text.endswith(":*") and " " not in text for text in texts], self.project_id, self.person_id),
         ).fetchall()
         phrases = [row["query"] for row in rows if row["nodes"] and not row["lexeme"]]
-        having = self._having(phrases)
+        having = self._session_counts(phrases)
         for term, row in zip(new, rows, strict=True):
             if not row["nodes"]:
                 self._terms[term] = _Term("", 0, 0, phrase=False)
@@ -273,8 +269,8 @@ class TeamIndex:
                 number = having[row["query"]]
                 self._terms[term] = _Term(row["query"], number, number, phrase=True)
 
-    def _having(self, queries: Sequence[str]) -> dict[str, int]:
-        """Return for each of the PostgreSQL text `queries` the number of sessions that match it."""
+    def _session_counts(self, queries: Sequence[str]) -> dict[str, int]:
+        """Return for each of the PostgreSQL text queries the number of sessions that match it."""
         if not queries:
             return {}
         rows = self.db.execute(
@@ -282,8 +278,7 @@ class TeamIndex:
         )
         return {queries[row["n"] - 1]: int(row["sessions"]) for row in rows}
 
-    def _everything(self) -> tuple[int, int]:
-        """Return how many passages and how many sessions the user may read."""
+    def _totals(self) -> tuple[int, int]:
         if self._all is None:
             row = self.db.execute(
                 "SELECT coalesce(sum(chunks), 0) AS chunks, coalesce(sum(sessions), 0) AS sessions FROM lexemes"
@@ -293,15 +288,15 @@ class TeamIndex:
             self._all = (int(row["chunks"]), int(row["sessions"])) if row else (0, 0)
         return self._all
 
-    def _has_looked_at(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
+    def _has_scored(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
         """Return True if an earlier search has already scored all these rows for all these terms."""
-        known = self._looked_at.get(table)
+        known = self._searched.get(table)
         return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
 
     def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
         """Return a weight for each term in the table: the rarer, the higher (inverse document frequency)."""
         self._learn(terms)
-        chunks, sessions = self._everything()
+        chunks, sessions = self._totals()
         number = chunks if table == "chunks" else sessions
         having = {
             term: one.chunks if table == "chunks" else one.sessions
@@ -376,7 +371,7 @@ class TeamIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Cosines:
-    """The similarities (cosines) of passages' vectors to the question's vectors.
+    """The similarities (cosines) of passages to a question; `questions` are the vectors of the question's phrasings.
 
     All vectors are compared, except in a large project. There, a graph (an index of near vectors) finds the nearest of
     those that all members may read.

@@ -1,7 +1,7 @@
 """The withdrawal of records: their owner removes them from a session and from all sessions made from it.
 
-Records are found by their digests. Forks by other users change as well. The session's parent never changes: a user who
-copies a session cannot withdraw it from its author. All sessions change in one transaction.
+Records are found by their digests, also in forks by other users. The session's parent never changes: a user who copies
+a session cannot withdraw it from its author. All sessions change in one transaction.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from smart_fork.agents.cuts import titles
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import canonical
 from smart_fork.team import wire
-from smart_fork.team.records import Segment, SegmentPlace, pack, unpack
-from smart_fork.team.server import sessions, stored_records
+from smart_fork.team.segments import Segment, SegmentPlace, pack, unpack
+from smart_fork.team.server import audit_log, segment_store, sessions, withdrawal_log
 from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row
@@ -32,7 +32,7 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 class Target:
     """A session from which a withdrawal removes records.
 
-    Its first `protected` records stay, since they belong to the parent of the session of the withdrawal.
+    Its first `protected` records stay: they are also in the parent of the session whose owner withdraws.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalWork:
-    """One withdrawal: it removes records from a session, as its owner asks, and from all sessions made from it."""
+    """One withdrawal: it removes records from the session `session_id` and from all sessions made from it."""
 
     project: MemberProject
     session_id: str
@@ -55,7 +55,7 @@ class WithdrawalWork:
         )
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
-    def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
+    def apply(self, db: Connection, target: Target, edits: Edits) -> EditedSession | None:
         """Remove or replace records of one session, and return its new state, or `None` if it has none of them.
 
         `edits` maps the digest of each record to its replacement or `None`. The caller must have locked the project.
@@ -67,31 +67,28 @@ class WithdrawalWork:
         if row is None:
             return None
         places = sessions.places(db, self.project.id, target.id)
-        body_of, base = stored_records.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
+        body_of, base = segment_store.body_reader(db, self.project), (row["base_count"], bytes(row["base_digest"]))
         made = edited_session(places, body_of, edits, protected=target.protected, base=base)
         if made is None:
             return None
         for one in made.segments:
-            stored_records.store(db, self.project.id, one)
+            segment_store.store_segment(db, self.project.id, one)
         sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
-        stored_records.delete_unreferenced(db, self.project.id, [place.digest for place in places[made.position :]])
+        segment_store.delete_unreferenced(db, self.project.id, [place.digest for place in places[made.position :]])
         self._count(db, target, made, int(row["bytes"]))
         # Whoever withdraws something may not read all that was made of it: the database takes it out of the search.
         db.execute("SELECT unindex(%s, %s)", (self.project.id, target.id))
         told = {old: new and sha256(new).digest() for old, new in edits.items() if old in made.done}
-        stored_records.store_withdrawal(
+        withdrawal_log.store_withdrawal(
             db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1
         )
         return made
 
-    def _count(self, db: Connection, target: Target, made: Edited, before: int) -> None:
+    def _count(self, db: Connection, target: Target, made: EditedSession, before: int) -> None:
         db.execute(
             "UPDATE sessions SET base_count = %s, base_digest = %s, record_count = %s, head_digest = %s,"
             " revision = revision + 1 WHERE project_id = %s AND id = %s",
-            (
-                *(made.base_count, made.base_digest, made.record_count, made.head_digest),
-                *(self.project.id, target.id),
-            ),
+            (*(made.base_count, made.base_digest, made.record_count, made.head_digest), *(self.project.id, target.id)),
         )
         more = sessions.store_size(db, self.project.id, target.id) - before
         db.execute("UPDATE users SET bytes = bytes + %s WHERE id = %s", (more, target.owner))
@@ -108,12 +105,12 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
         Conflict: the session has changed since the client planned the withdrawal.
         Unshareable: a record is not in canonical form, or is not the session's own.
     """
-    edits = checked(wanted)
+    edits = checked_edits(wanted)
     given = {name: value for name in EMPTY_DESCRIPTION if (value := getattr(wanted, name)) is not None}
     given |= {"tags": list(given["tags"])} if "tags" in given else {}
-    with database.asked_by(person.id) as db:
+    with database.transaction(person.id) as db:
         row = _withdrawable(db, key, person, session_id)
-        known = stored_records.withdrawal_of_revision(db, row["project_id"], session_id, wanted.revision + 1)
+        known = withdrawal_log.withdrawal_of_revision(db, row["project_id"], session_id, wanted.revision + 1)
     work = WithdrawalWork(_project(row), session_id, wanted.kind)
     if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
         return Rewritten(session=sessions.session_info(row), descendants=0)
@@ -124,7 +121,7 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
     """Hide a session, and remove all its records except its parent's, also from all sessions made from it."""
-    with database.asked_by(person.id) as db:
+    with database.transaction(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
         work = WithdrawalWork(_project(row), session_id, "delete")
         own = sessions.records(db, *_ids(work))[row["base_count"] :]
@@ -160,9 +157,7 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
     for row in rows:
         work = WithdrawalWork(_project(row), str(row["session_id"]), "cut")
         there = {sha256(record).digest(): record for record in sessions.records(db, *_ids(work))}
-        digests = stored_records.edits_of(
-            db, *_ids(work)
-        )  # all that was ever withdrawn, with the records in their place
+        digests = withdrawal_log.all_edits(db, *_ids(work))
         edits = {old: there.get(new) if new is not None else None for old, new in digests.items()}
         buried = {digest: edits.get(digest) for digest in row["digests"]}
         found.append(Withdrawal(row["key"], work.session_id, buried, row["hide"]))
@@ -170,25 +165,25 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 
 
 def repeat_withdrawal(db: Connection, owner: int, one: Withdrawal, where: MemberProject) -> None:
-    """In a restored database, remove the records again that were withdrawn from one session.
+    """Repeat a withdrawal in a restored database.
 
     `owner` is the number of the session's owner. `db` must be a connection of the tables' owner.
     """
     work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
-        stored_records.lock_project(db, where.id)
-        _take_out(db, work, owner, one.edits)
+        withdrawal_log.block_pushes(db, where.id)
+        _edit_family(db, work, owner, one.edits)
 
 
 def _withdraw(
     database: Database, work: WithdrawalWork, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
 ) -> Rewritten:
-    with database.asked_by(row["owner_id"]) as db:
-        stored_records.lock_project(db, work.project.id)
+    with database.transaction(row["owner_id"]) as db:
+        withdrawal_log.block_pushes(db, work.project.id)
         now = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
         if now is None or now["revision"] != row["revision"]:
             raise _advanced(row)
-        done, changed = _take_out(db, work, row["owner_id"], edits)
+        done, changed = _edit_family(db, work, row["owner_id"], edits)
         if set(edits) != done:
             raise Unshareable(
                 "Some of these records belong to a parent session.",
@@ -196,19 +191,19 @@ def _withdraw(
             )
         _act_as(db, person.id)
         verb = "delete_everywhere" if work.kind == "delete" else "excise"
-        sessions.add_audit_line(db, person, verb, *_ids(work), records=len(edits))
+        audit_log.add_line(db, person, verb, *_ids(work), records=len(edits))
         _describe(db, work, row, given)
         _act_as(db, row["owner_id"])
         after = db.execute("SELECT * FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
     return Rewritten(session=sessions.session_info({**row, **(after or {})}), descendants=changed)
 
 
-def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Remove or replace records of a session and of all sessions made from it. Hide a session to delete.
+def _edit_family(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
+    """Remove or replace records of a session and of all sessions made from it. A deletion also hides the session.
 
     Return the digests of the records that the session had, and the number of other changed sessions.
     """
-    stored_records.add_tombstones(db, *_ids(work), edits)
+    withdrawal_log.add_tombstones(db, *_ids(work), edits)
     _act_as(db, owner)
     done, changed = frozenset[bytes](), 0
     for target in work.targets(db):
@@ -218,7 +213,7 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
             done = made.done if made else done
         else:
             changed += made is not None
-    stored_records.delete_unused_with(db, work.project, edits)
+    segment_store.delete_unused_containing(db, work.project, edits)
     _act_as(db, owner)
     if work.kind == "delete":
         db.execute(
@@ -292,7 +287,7 @@ Edits = Mapping[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedSession:
     """The new state of a session after records were removed or replaced.
 
     `segments` (blocks of records) take the place of the old ones from number `position` on. `base_count` is the number
@@ -308,8 +303,8 @@ class Edited:
     done: frozenset[bytes]
 
 
-def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """Check a request to withdraw records, and return its edits: replacements or `None`, by the record's digest.
+def checked_edits(wanted: Rewrite) -> dict[bytes, bytes | None]:
+    """Return the edits of a request to withdraw records: the replacement or `None`, by the record's digest.
 
     Raises:
         Usage: the edits contradict each other, or do not match the sent records.
@@ -334,7 +329,7 @@ def edited_session(
     *,
     protected: int,
     base: tuple[int, bytes],
-) -> Edited | None:
+) -> EditedSession | None:
     """Compute the new state of a session after removing or replacing records; `None` if it has none of them.
 
     The first `protected` records do not change. `edits` maps the digest of each record to its replacement or `None`.
@@ -359,7 +354,7 @@ def edited_session(
     first = places[position]
     start = first.first_record, first.chain_start
     new, count = _edited_records(edits, old, start[0], protected=protected, base_count=base[0])
-    return Edited(
+    return EditedSession(
         position,
         tuple(pack(new, *start)),
         count,

@@ -11,7 +11,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace
 from smart_fork.forking.handover_text import read_neutral
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team.records import pack, unpack
+from smart_fork.team.segments import pack, unpack
 from tests.support.exhaustive import full_or_sample
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("corpus")]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import SEGMENT_BYTES, SEGMENT_RECORDS, START, Limits, encode, state_after
-from smart_fork.team.records import cut_segments, pack, unpack
+from smart_fork.team.segments import cut_segments, pack, unpack
 
 CHANCE = random.Random(7)  # noqa: S311 - text that does not compress
 SMALL = [encode({"n": number}) for number in range(1300)]

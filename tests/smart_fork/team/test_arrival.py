@@ -13,8 +13,8 @@ from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.local_logs import write_local
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.team import wire
-from smart_fork.team.project import download
-from smart_fork.team.records import pack
+from smart_fork.team.download import download
+from smart_fork.team.segments import pack
 
 SESSION, PROJECT = "0197f2c7-1a2b-7000-8000-000000000000", "example.org/acme/shop"
 

@@ -14,7 +14,7 @@ import pytest
 from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
 from smart_fork.team import stored_logins
-from smart_fork.team.client import Client, _failed
+from smart_fork.team.client import Client, _exception_of
 from smart_fork.team.stored_logins import Account, origin_of
 from smart_fork.team.wire import PROTOCOL_HEADER, Hello, SessionChange, valid_message
 from tests.smart_fork.team.server.machines import serving
@@ -276,9 +276,9 @@ def test_a_token_is_for_its_own_origin_alone(monkeypatch):
 
 
 def test_a_refused_token_of_the_environment_is_named(monkeypatch):
-    assert "smart-fork team login" in str(_failed(401, b"", known=True))
+    assert "smart-fork team login" in str(_exception_of(401, b"", known=True))
     monkeypatch.setenv("SMART_FORK_TEAM_TOKEN", "another")
-    refused = _failed(401, b"", known=True)
+    refused = _exception_of(401, b"", known=True)
 
     assert isinstance(refused, NotAuthenticated)
     assert ("login" not in refused.message, "unset SMART_FORK_TEAM_TOKEN" in refused.hint) == (True, True)

@@ -7,7 +7,7 @@ import numpy as np
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.team import push
-from smart_fork.team.records import hash_of, searchable_form
+from smart_fork.team.searchable_session import passage_hash, searchable_form
 from tests.smart_fork.world import WordsModel
 
 
@@ -21,7 +21,7 @@ def test_the_index_gives_the_vector_of_each_passage_under_its_hash(world, shop, 
 
     passages = [one.text for one in searchable_form(records, "claude", "", "").document.chunks]
     expected = {
-        hash_of(text).hex(): vector for text, vector in zip(passages, WordsModel().embed(passages), strict=True)
+        passage_hash(text).hex(): vector for text, vector in zip(passages, WordsModel().embed(passages), strict=True)
     }
     assert 2 == len(passages) == len(sent.vectors)
     for one in sent.vectors:

@@ -18,8 +18,8 @@ from indexer import state_db
 from smart_fork.cli.main import main
 from smart_fork.team import stored_logins
 from smart_fork.team.server import auth
-from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.database import Database
+from smart_fork.team.server.routes import ServerContext, application
 from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.team.server.team import Team
 from tests.smart_fork.world import World, add_program
@@ -118,14 +118,14 @@ class TeamMachine:
     def invited(self, address: str, name: str) -> None:
         """Log this machine in as a member of the team."""
         full = self._team.people[name].name
-        with self._team.pool.asked_by() as db:
+        with self._team.pool.transaction() as db:
             token = auth.login(db, self.invitation(name), "machine")[1]
         with self.here():
             stored_logins.remember(stored_logins.Account(stored_logins.origin_of(address), full, token))
 
     def invitation(self, name: str) -> str:
         """Return an invitation for a member of the team."""
-        with self._team.pool.asked_by() as db:
+        with self._team.pool.transaction() as db:
             return auth.invite(db, self._team.people[name].name, "write")
 
     def state(self, query: str, *values: object) -> list[tuple[Any, ...]]:

@@ -46,7 +46,7 @@ def index_all(team: Team) -> None:
     """Run the index jobs, as the background process does."""
     jobs = "SELECT j.project_id, j.session_id, j.revision FROM jobs j JOIN projects p ON p.id = j.project_id WHERE p.key = %s AND kind = 'index'"
     for job in team.owned.execute(jobs, (team.key,)).fetchall():
-        with team.pool.asked_by() as db:
+        with team.pool.transaction() as db:
             index_session(db, *job)
     team.owned.execute(
         "DELETE FROM jobs USING projects p WHERE p.id = project_id AND p.key = %s AND kind = 'index'", (team.key,)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import psycopg
 
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-from smart_fork.team.records import pack, unpack
-from smart_fork.team.server import auth, sessions, stored_records
+from smart_fork.team.segments import pack, unpack
+from smart_fork.team.server import auth, segment_store, sessions
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.push import check_bodies, push
 from smart_fork.team.server.sessions import branch
@@ -64,7 +64,7 @@ class Team:
 
     def add(self, name: str, role: auth.Role | None = "writer", *, admin: bool = False) -> auth.Person:
         full = f"{name}-{self.mark}"
-        with self.pool.asked_by() as db:
+        with self.pool.transaction() as db:
             auth.add_user(db, full, admin=admin)
             invitation = auth.invite(db, full, "admin" if admin else "write")
             self.tokens[name] = auth.login(db, invitation, "laptop")[1]
@@ -78,7 +78,7 @@ class Team:
         return self.owned.execute("SELECT 1 FROM projects WHERE key = %s", (self.key,)).fetchone() is not None
 
     def project(self, name: str) -> auth.MemberProject:
-        with self.pool.asked_by(self.people[name].id) as db:
+        with self.pool.transaction(self.people[name].id) as db:
             return auth.project(db, self.people[name], self.key)
 
     def push(self, name: str, wanted: Push) -> Pushed:
@@ -93,9 +93,9 @@ class Team:
         project = self.owned.execute("SELECT project_id FROM sessions WHERE id = %s", (session,)).fetchone()
         if project is None:
             return []
-        with self.pool.asked_by() as db:
+        with self.pool.transaction() as db:
             places = sessions.places(db, project[0], session)
-            bodies = stored_records.bodies(db, project[0], (place.digest for place in places))
+            bodies = segment_store.bodies(db, project[0], (place.digest for place in places))
         return [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 

@@ -8,7 +8,7 @@ from smart_fork.doctor import team_checks
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.team import client
 from smart_fork.team.client import Client
-from smart_fork.team.server.app import carry_out
+from smart_fork.team.server.administration import carry_out
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
 from smart_fork.team.server.postgres_process import JOBS
@@ -67,7 +67,7 @@ def test_an_admin_lets_people_in_from_anywhere_and_the_audit_says_so(team, admin
 
 def test_what_is_done_on_the_server_s_machine_stands_in_the_audit_as_that(team, admin):
     name = f"joe-{team.mark}"
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         carry_out(db, Administer(verb="add", name=name))
 
     [line] = [one for one in admin.audit().lines if one.details == {"name": name}]
@@ -105,14 +105,14 @@ def test_what_was_given_up_is_shown_and_tried_again(team, admin, database, base)
         raise ValueError("the disk is full")
 
     kind, session = f"test_{team.mark}", new_id()
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         put(db, kind, team.project("root").id, session)
     with Database(database.conninfo(JOBS, base), 2, JOBS) as pool:
         worker = JobWorker(pool, {kind: Kind(fails)})
         for _ in range(MAX_ATTEMPTS):
             team.owned.execute("UPDATE jobs SET run_after = now() WHERE kind = %s", (kind,))
-            assert worker.once()
-        assert not worker.once()
+            assert worker.run_next()
+        assert not worker.run_next()
 
         [job] = [one for one in admin.administer(Administer(verb="jobs"))["jobs"] if one["kind"] == kind]
         assert (team.key, session, MAX_ATTEMPTS) == (job["project"], job["session_id"], job["attempts"])
@@ -121,7 +121,7 @@ def test_what_was_given_up_is_shown_and_tried_again(team, admin, database, base)
 
         assert 1 <= admin.administer(Administer(verb="retry"))["retried"]
         done = []
-        assert JobWorker(pool, {kind: Kind(lambda _, *about: done.append(about))}).once()
+        assert JobWorker(pool, {kind: Kind(lambda _, *about: done.append(about))}).run_next()
     assert session == str(done[0][1])
     assert kind not in [one["kind"] for one in admin.administer(Administer(verb="jobs"))["jobs"]]
 
@@ -142,7 +142,7 @@ def test_the_command_asks_with_the_token_of_this_machine(team, alice):
 
 def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is(team, alice, bob):
     session, command = new_id(), "smart-fork team jobs --retry"
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         put(db, f"test_{team.mark}", team.project("alice").id, session)
     given_up = "UPDATE jobs SET run_after = 'infinity', attempts = 8, error = 'OSError' WHERE session_id = %s"
     team.owned.execute(given_up, (session,))

@@ -16,8 +16,8 @@ from smart_fork.sharing.canonical import encode
 from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth
-from smart_fork.team.server.app import ServerContext, application
-from smart_fork.team.server.endpoints import REPORTED_ERRORS
+from smart_fork.team.server.request_handling import REPORTED_ERRORS
+from smart_fork.team.server.routes import ServerContext, application
 from tests.smart_fork.team.server.team import new_id, push_of, record
 from tests.support.cases import parametrize_subtests, thorough_except_first
 
@@ -268,7 +268,7 @@ def test_the_first_push_makes_the_project(team, ask):
 
 
 def test_a_person_logs_in_with_an_invitation_and_out_again(team, client):
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         invitation = auth.invite(db, team.people["member"].name)
     said = client.post("/v1/login", json={"invite": invitation, "machine": "laptop"})
     bearer = {"Authorization": f"Bearer {said.json()['token']}"}
@@ -432,13 +432,13 @@ def test_its_health_is_told_in_time_while_the_database_lets_everybody_wait(monke
     answered = threading.Event()
 
     @contextmanager
-    def asked_by(*given):
+    def transaction(*given):
         answered.wait(20)
         yield
 
-    monkeypatch.setattr("smart_fork.team.server.app.HEALTH_SECONDS", 0.01)
+    monkeypatch.setattr("smart_fork.team.server.routes.HEALTH_SECONDS", 0.01)
     with TestClient(
-        application(ServerContext(SimpleNamespace(asked_by=asked_by))), raise_server_exceptions=False
+        application(ServerContext(SimpleNamespace(transaction=transaction))), raise_server_exceptions=False
     ) as client:
         try:
             said = client.get("/healthz")

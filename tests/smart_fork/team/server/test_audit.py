@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.team.server import sessions, withdrawal
+from smart_fork.team.server import audit_log, withdrawal
 from tests.smart_fork.team.server.team import new_id, push_of, record
 
 pytestmark = pytest.mark.slow
@@ -27,8 +27,8 @@ def busy(team):
 
 
 def seen(team, who, **asked):
-    with team.pool.asked_by(team.people[who].id) as db:
-        found = sessions.audit_page(db, team.people[who], sessions.AuditQuestion(**asked))
+    with team.pool.transaction(team.people[who].id) as db:
+        found = audit_log.page(db, team.people[who], audit_log.AuditFilters(**asked))
     return [(line.actor.split("-")[0], line.verb, line.session_id) for line in found.lines if line.project == team.key]
 
 
@@ -52,14 +52,14 @@ def test_a_maintainer_sees_his_project_and_an_admin_everything(busy):
 def test_a_withdrawal_stands_in_it_with_figures_and_no_words(busy):
     withdrawal.delete_everywhere(busy.pool, busy.key, busy.people["alice"], busy.public)
 
-    with busy.pool.asked_by(busy.people["alice"].id) as db:
-        line = sessions.audit_page(db, busy.people["alice"], sessions.AuditQuestion()).lines[0]
+    with busy.pool.transaction(busy.people["alice"].id) as db:
+        line = audit_log.page(db, busy.people["alice"], audit_log.AuditFilters()).lines[0]
     assert ("delete_everywhere", busy.public, {"records": 5}) == (line.verb, line.session_id, line.details)
 
 
 def test_it_is_read_in_pages(busy, monkeypatch):
-    monkeypatch.setattr(sessions, "AUDIT_PAGE", 2)
-    with busy.pool.asked_by(busy.people["alice"].id) as db:
-        first = sessions.audit_page(db, busy.people["alice"], sessions.AuditQuestion())
-        rest = sessions.audit_page(db, busy.people["alice"], sessions.AuditQuestion(page=first.next_page))
+    monkeypatch.setattr(audit_log, "PAGE_LINES", 2)
+    with busy.pool.transaction(busy.people["alice"].id) as db:
+        first = audit_log.page(db, busy.people["alice"], audit_log.AuditFilters())
+        rest = audit_log.page(db, busy.people["alice"], audit_log.AuditFilters(page=first.next_page))
     assert (2, 1, None) == (len(first.lines), len(rest.lines), rest.next_page)

@@ -8,12 +8,12 @@ from hashlib import sha256
 import pytest
 
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
-from smart_fork.team.server import app, auth
+from smart_fork.team.server import administration, auth
 
 
 @pytest.fixture
 def db(team):
-    with team.pool.asked_by() as connection:
+    with team.pool.transaction() as connection:
         yield connection
 
 
@@ -138,7 +138,7 @@ def test_an_admin_is_one_with_an_admins_token_alone(db, team):
 def test_the_first_pusher_makes_the_project_and_is_its_maintainer(team):
     alice, bob = team.add("alice"), team.add("bob")
     key = team.key + "/new"
-    with team.pool.asked_by(alice.id) as db:
+    with team.pool.transaction(alice.id) as db:
         assert "maintainer" == auth.project_to_push(db, alice, key).role
         assert "maintainer" == auth.project_to_push(db, alice, key).role
         with pytest.raises(NotFound, match="Project not found"):
@@ -147,7 +147,7 @@ def test_the_first_pusher_makes_the_project_and_is_its_maintainer(team):
 
 def test_where_admins_make_projects_nobody_else_does(team):
     alice, root = team.add("alice"), team.add("root", admin=True)
-    with team.pool.asked_by(alice.id) as db:
+    with team.pool.transaction(alice.id) as db:
         with pytest.raises(NotFound):
             auth.project_to_push(db, alice, team.key + "/new", anybody=False)
         assert "maintainer" == auth.project_to_push(db, root, team.key + "/new", anybody=False).role
@@ -156,7 +156,7 @@ def test_where_admins_make_projects_nobody_else_does(team):
 def test_a_project_of_others_is_answered_as_one_that_is_not_there(team):
     team.add("alice")
     stranger = team.add("stranger", None)
-    with team.pool.asked_by(stranger.id) as db:
+    with team.pool.transaction(stranger.id) as db:
         texts = set()
         for key in (team.key, "example.org/nothing"):
             with pytest.raises(NotFound) as refused:
@@ -168,10 +168,10 @@ def test_a_project_of_others_is_answered_as_one_that_is_not_there(team):
 def test_a_member_is_one_until_an_admin_says_otherwise(team):
     team.add("alice")
     assert "writer" == team.project("alice").role
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         auth.set_member(db, team.key, team.people["alice"].name, "reader")
     assert "reader" == team.project("alice").role
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         auth.set_member(db, team.key, team.people["alice"].name, None)
     with pytest.raises(NotFound):
         team.project("alice")
@@ -185,7 +185,9 @@ def test_who_is_disabled_gets_no_invitation_that_nobody_could_use(db, name):
 
 def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_it(db, team):
     key = f"example.org/new/{team.mark}"
-    first, second = (app.add(db, f"{name}-{team.mark}", admin=False, project=key) for name in ("erik", "fay"))
+    first, second = (
+        administration.add(db, f"{name}-{team.mark}", admin=False, project=key) for name in ("erik", "fay")
+    )
 
     assert ("maintainer", "writer") == (first["project_role"], second["project_role"])
     for told in (first, second):
@@ -195,5 +197,5 @@ def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_i
 
 def test_nobody_is_added_whose_project_is_none(db, team):
     with pytest.raises(Usage):
-        app.add(db, f"gus-{team.mark}", admin=False, project="shop")
-    assert not any(one["name"] == f"gus-{team.mark}" for one in app.users(db))
+        administration.add(db, f"gus-{team.mark}", admin=False, project="shop")
+    assert not any(one["name"] == f"gus-{team.mark}" for one in administration.users(db))

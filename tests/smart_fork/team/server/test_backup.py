@@ -14,7 +14,7 @@ import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.team.server import withdrawal
-from smart_fork.team.server.backup import DatabasePlace, backup, restore
+from smart_fork.team.server.backup import BackupSource, backup, restore
 from smart_fork.team.server.database import Database, create, make_database
 from smart_fork.team.server.postgres_process import APP, OWNER, Programs
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
@@ -34,7 +34,7 @@ def killed(*given):
     does(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(backup, at, killed)
-place = backup.DatabasePlace(conninfo, Programs(Path(programs), int(major)))
+place = backup.BackupSource(conninfo, Programs(Path(programs), int(major)))
 backup.restore(place, Path(file))
 """
 
@@ -44,7 +44,7 @@ class Kept:
 
     def __init__(self, database, installed, folder):
         self.name, self.folder = "kept", folder
-        self.place = DatabasePlace(database.conninfo(OWNER, self.name), installed)
+        self.place = BackupSource(database.conninfo(OWNER, self.name), installed)
         self._app = database.conninfo(APP, self.name)
         self._owner = database.conninfo(OWNER, "postgres")
 
@@ -172,7 +172,7 @@ def test_what_is_no_backup_changes_nothing(saved, tmp_path):
 def test_a_password_of_the_environment_reaches_the_programs_as_it_reaches_the_server(tmp_path, monkeypatch):
     (tmp_path / "pg_dump").write_text('#!/bin/sh\necho "said: $PGPASSWORD" >&2\nexit 1\n')
     (tmp_path / "pg_dump").chmod(0o700)
-    place = DatabasePlace("postgresql://forks@127.0.0.1/forks", Programs(tmp_path, 17))
+    place = BackupSource("postgresql://forks@127.0.0.1/forks", Programs(tmp_path, 17))
     monkeypatch.setenv("PGPASSWORD", "p@ss/w#rd")
     with pytest.raises(ProgramFailed) as failed:
         backup(place, tmp_path, now=NOW)

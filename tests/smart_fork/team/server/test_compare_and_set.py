@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from smart_fork.errors import Conflict
 from smart_fork.sharing.canonical import digest_of
-from smart_fork.team.records import unpack
-from smart_fork.team.server import auth, sessions, stored_records
+from smart_fork.team.segments import unpack
+from smart_fork.team.server import auth, segment_store, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.push import check_bodies, push
 from tests.smart_fork.team.server.team import new_id, push_of, record
@@ -112,7 +112,7 @@ def test_whatever_clients_do_a_session_is_the_list(team):
 def pushing(conninfo, key, token, session, *, barrier, answers, number):
     """Push in a process of its own: in each round on the common base, when all processes are ready."""
     with Database(conninfo, 1) as pool:
-        with pool.asked_by() as db:
+        with pool.transaction() as db:
             person = auth.token_owner(db, token)
             project = auth.project(db, person, key)
         base = [record(0)]
@@ -125,9 +125,9 @@ def pushing(conninfo, key, token, session, *, barrier, answers, number):
                 won = not push(pool, project, person, wanted).up_to_date
             answers.put((step, number, won))
             barrier.wait(60)
-            with pool.asked_by(person.id) as db:
+            with pool.transaction(person.id) as db:
                 places = sessions.places(db, project.id, session)
-                bodies = stored_records.bodies(db, project.id, (place.digest for place in places))
+                bodies = segment_store.bodies(db, project.id, (place.digest for place in places))
             base = [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 

@@ -93,7 +93,7 @@ class Files:
 def words(alice, bob, team, liar):
     """Return the words of a command, and whether a lie in it may go unnoticed."""
     hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         invitations = [auth.invite(db, team.people["bob"].name) for _ in range(2)]
     (bob.home / ".smart-fork/team/tokens.json").unlink()
     bob.team("login", liar[1], invitations[0])

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from psycopg import Rollback
 
-from smart_fork.team.server import jobs, stored_records
+from smart_fork.team.server import jobs, segment_store
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
 from smart_fork.team.server.postgres_process import JOBS
@@ -41,7 +41,7 @@ def waiting(owned, kind):
 
 
 def left(team, kind, session, revision=1):
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         put(db, kind, 1, session, revision)
 
 
@@ -51,7 +51,7 @@ def test_a_job_is_run_once_with_what_it_is_about(team, background, kind, waiting
     left(team, kind, session, 7)
     one = JobWorker(background, {kind: Kind(lambda db, *about: done.append(about))})
 
-    assert [True, False] == [one.once(), one.once()]
+    assert [True, False] == [one.run_next(), one.run_next()]
     assert [(1, session, 7)] == [(project, str(about), revision) for project, about, revision in done]
     assert [] == waiting()
 
@@ -62,7 +62,7 @@ def test_what_was_put_several_times_is_run_once(team, background, kind, waiting)
     for about in (session, session, other, session):
         left(team, kind, about)
     one = JobWorker(background, {kind: Kind(lambda db, project, about, revision: done.append(str(about)))})
-    while one.once():
+    while one.run_next():
         pass
 
     assert [session, other] == done
@@ -70,7 +70,7 @@ def test_what_was_put_several_times_is_run_once(team, background, kind, waiting)
 
 
 def test_what_is_put_in_a_transaction_that_fails_is_not_there(team, kind, waiting):
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         put(db, kind, 1, new_id())
         db.execute("SELECT 1")
         raise Rollback
@@ -89,7 +89,7 @@ def test_a_job_that_fails_is_undone_says_why_without_a_secret_and_waits(team, ba
     left(team, kind, new_id())
     one = JobWorker(background, {kind: Kind(fails)})
 
-    assert [True, False] == [one.once(), one.once()]
+    assert [True, False] == [one.run_next(), one.run_next()]
     [(attempts, error, later)] = waiting()
     assert (1, True) == (attempts, later)
     assert error.startswith("ValueError: no room")
@@ -102,7 +102,7 @@ def test_it_waits_longer_each_time_and_in_the_end_for_somebody(team, background,
     left(team, kind, new_id())
     one = JobWorker(background, {kind: Kind(lambda db, *about: 1 / 0)})
     waits = []
-    while one.once():
+    while one.run_next():
         [(wait,)] = owned.execute("SELECT run_after - now() FROM jobs WHERE kind = %s AND isfinite(run_after)", (kind,)).fetchall() or [(None,)]  # fmt: skip
         waits.append(wait)
         if wait:
@@ -123,7 +123,7 @@ def test_a_job_whose_worker_was_killed_is_run_again(team, background, kind, wait
 
     assert [(1, None, True)] == waiting()
     owned.execute("UPDATE jobs SET run_after = now() WHERE kind = %s", (kind,))
-    assert one.once()
+    assert one.run_next()
     assert [] == waiting()
 
 
@@ -133,7 +133,7 @@ def test_a_job_that_is_being_run_is_run_by_nobody_else(team, background, kind, o
 
     def long(db, *about):
         owned.execute("UPDATE jobs SET error = NULL WHERE false")
-        others.append(two.once())  # its time is past again: SKIP LOCKED alone keeps it
+        others.append(two.run_next())  # its time is past again: SKIP LOCKED alone keeps it
 
     one = JobWorker(background, {kind: Kind(long)})
     two = JobWorker(background, {kind: Kind(lambda db, *about: others.append("twice"))})
@@ -153,7 +153,7 @@ def test_many_workers_share_the_work(team, background, kind, waiting):
 
     def take():
         one = JobWorker(background, kinds)
-        while one.once():
+        while one.run_next():
             pass
 
     threads = [threading.Thread(target=take) for _ in range(4)]
@@ -169,10 +169,10 @@ def test_what_is_done_from_time_to_time_has_one_job_and_keeps_it(background, kin
     done = []
     kinds = {kind: Kind(lambda db, *about: done.append(about), every=timedelta(hours=1))}
     for _ in range(2):
-        JobWorker(background, kinds).begin()
+        JobWorker(background, kinds).queue_regular_jobs()
     one = JobWorker(background, kinds)
 
-    assert [True, False] == [one.once(), one.once()]
+    assert [True, False] == [one.run_next(), one.run_next()]
     assert [(None, None, None)] == done
     assert [(0, None, True)] == waiting()
 
@@ -221,9 +221,9 @@ def test_the_background_sees_every_session_and_who_asks_does_not(team, backgroun
     team.push("alice", push_of(session, [], [record(0)]))
     count = "SELECT count(*) AS n FROM sessions WHERE project_id = %s AND id = %s"
     project = team.project("alice").id
-    with background.asked_by() as db:
+    with background.transaction() as db:
         seen = db.execute(count, (project, session)).fetchone()
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         unseen = db.execute(count, (project, session)).fetchone()
 
     assert (1, 0) == (seen["n"], unseen["n"])
@@ -242,14 +242,14 @@ def test_what_nobody_commits_is_swept_and_what_a_session_gets_meanwhile_is_not(t
     digest = wanted.segments[0].digest
     project, alice = team.project("alice"), team.people["alice"]
     for loose in (digest, push_of(new_id(), [], [record(1, secrets.token_hex(8))]).segments[0].digest):
-        with team.pool.asked_by(alice.id) as db:
-            stored_records.store_upload(db, project, alice, loose, zstandard.compress(b"x"), [b""])
+        with team.pool.transaction(alice.id) as db:
+            segment_store.store_upload(db, project, alice, loose, zstandard.compress(b"x"), [b""])
     owned.execute("UPDATE segments SET created_at = now() - interval '25 hours' WHERE project_id = %s", (project.id,))
     owned.execute("DELETE FROM uploads WHERE project_id = %s", (project.id,))
-    with team.pool.asked_by(alice.id) as pushing:
-        stored_records.lock_segments(pushing, project.id, [digest])
-        with background.asked_by() as db:
-            assert 1 == stored_records.sweep(db, project.id)
+    with team.pool.transaction(alice.id) as pushing:
+        segment_store.lock_segments(pushing, project.id, [digest])
+        with background.transaction() as db:
+            assert 1 == segment_store.delete_old_unused(db, project.id)
     left = owned.execute("SELECT encode(digest, 'hex') FROM segments WHERE project_id = %s", (project.id,)).fetchall()
 
     assert [(digest,)] == left

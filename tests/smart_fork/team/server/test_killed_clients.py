@@ -157,7 +157,7 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
     machine, other = (TeamMachine(tmp_path / name, "shop", team, capsys) for name in ("carol", "other"))
     tokens = machine.home / ".smart-fork/team/tokens.json"
     for moment in count(1):
-        with team.pool.asked_by() as db:
+        with team.pool.transaction() as db:
             invitation = auth.invite(db, person)
         ended = not killed(machine, moment, "team", "login", address, invitation)
         if not ended:

@@ -21,8 +21,8 @@ from smart_fork.team import project, stored_logins
 from smart_fork.team.client import Client
 from smart_fork.team.commands.team_group import app
 from smart_fork.team.server import metrics
-from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.metrics import LOW_DISK_BYTES, verb_of
+from smart_fork.team.server.routes import ServerContext, application
 from smart_fork.team.stored_logins import Account
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.machines import serving
@@ -121,7 +121,7 @@ def logged_in(team, address):
     from smart_fork.team.server import auth
 
     team.add("ann")
-    with team.pool.asked_by() as db:
+    with team.pool.transaction() as db:
         invitation = auth.invite(db, team.people["ann"].name)
     with Client(Account(address, "", "")) as client:
         said = client.login(invitation, "desktop", stored_logins.pending_token(address, invitation))
@@ -168,7 +168,7 @@ def test_a_renewal_that_fails_leaves_the_token_as_it_was(team, expiring, monkeyp
 
 def test_without_a_lifetime_a_token_is_kept_as_before(team, address):
     assert logged_in(team, address).renew_after is None
-    kept = orjson.loads((stored_logins.folder() / "tokens.json").read_bytes())
+    kept = orjson.loads(stored_logins._file().read_bytes())
     assert kept["servers"][address].keys() == {"user", "token"}
 
 

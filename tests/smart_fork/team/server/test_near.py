@@ -53,7 +53,7 @@ class Crowd:
     def ask(self, who, *questions, limit=WANTED):
         """Return the nearest passages, and how often the graph was used."""
         person = self.team.people[who].id
-        with self.team.pool.asked_by(person) as db:
+        with self.team.pool.transaction(person) as db:
             index = TeamIndex(db, self.project_id, person, SPACE)
             db.execute("SET LOCAL enable_sort = off")  # so few would be compared, each of them
             said = [one.astype(np.float32).tobytes() for one in questions]
@@ -111,7 +111,7 @@ def test_a_large_project_is_looked_up_in_its_own_index_and_nothing_private_or_wi
     assert (WANTED, set(), True) == (len(after), set(after) & set(best), looked > 0)
     crowd.put(best[:1])
     assert best[0] in crowd.ask("bob", questions[0])[0]
-    with crowd.team.pool.asked_by(crowd.team.add("stranger", None).id) as db:
+    with crowd.team.pool.transaction(crowd.team.add("stranger", None).id) as db:
         stranger = TeamIndex(db, crowd.project_id, crowd.team.people["stranger"].id, SPACE)
         assert [] == stranger.similarities([questions[0].tobytes()], WHOLE_PROJECT).best(WANTED)
 

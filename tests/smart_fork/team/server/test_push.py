@@ -9,9 +9,9 @@ import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import canonical
-from smart_fork.sharing.canonical import digest_of, digest_of_state, state_after, state_of
-from smart_fork.team.records import pack, unpack
-from smart_fork.team.server import sessions, stored_records
+from smart_fork.sharing.canonical import digest_of, state_after, state_of, written
+from smart_fork.team.segments import pack, unpack
+from smart_fork.team.server import segment_store, sessions
 from smart_fork.team.server.sessions import OverQuota
 from smart_fork.team.wire import Push
 from tests.smart_fork.team.server.team import new_id, push_of, record
@@ -181,10 +181,10 @@ def test_a_known_digest_is_no_key_to_what_others_keep_private(alice):
     wanted = push_of(new_id(), [], SHORT, bodies=False)
     digest = wanted.segments[0].digest
 
-    with alice.pool.asked_by(alice.people["bob"].id) as db:
-        assert [] == stored_records.known_segments(db, alice.project("bob"), alice.people["bob"], [digest])
+    with alice.pool.transaction(alice.people["bob"].id) as db:
+        assert [] == segment_store.known_segments(db, alice.project("bob"), alice.people["bob"], [digest])
         with pytest.raises(NotFound):
-            stored_records.content(db, alice.project("bob"), alice.people["bob"], digest)
+            segment_store.readable_body(db, alice.project("bob"), alice.people["bob"], digest)
     with pytest.raises(Unshareable, match="A segment was not sent"):
         alice.push("bob", wanted)
 
@@ -292,10 +292,10 @@ def test_lineage_stays_when_the_source_is_deleted_or_made_private(alice):
     source = new_id()
     alice.push("alice", push_of(source, [], SHORT, visibility="public"))
     child = alice.branch("bob", source, verb="fork").session
-    with alice.pool.asked_by(alice.people["alice"].id) as db:
+    with alice.pool.transaction(alice.people["alice"].id) as db:
         sessions.delete(db, alice.key, alice.people["alice"], source)
 
-    with alice.pool.asked_by(alice.people["bob"].id) as db:
+    with alice.pool.transaction(alice.people["bob"].id) as db:
         assert child == sessions.session_info(sessions.readable(db, alice.key, alice.people["bob"], child.id))
     assert SHORT == alice.stored(child.id)
     with pytest.raises(NotFound):
@@ -306,17 +306,17 @@ def test_what_was_sent_and_never_committed_is_swept_and_what_is_used_stays(alice
     used, lost = push_of(new_id(), [], SHORT), push_of(new_id(), [], LONG[:3]).bodies[0]
     alice.push("alice", used)
     project, person = alice.project("alice"), alice.people["alice"]
-    with alice.pool.asked_by(person.id) as db:
-        stored_records.store_upload(db, project, person, lost.digest, lost.body, [b"12"] * 3)
-        assert 0 == stored_records.sweep(db, project.id)
+    with alice.pool.transaction(person.id) as db:
+        segment_store.store_upload(db, project, person, lost.digest, lost.body, [b"12"] * 3)
+        assert 0 == segment_store.delete_old_unused(db, project.id)
     alice.owned.execute("UPDATE uploads SET at = at - interval '2 days' WHERE project_id = %s", (project.id,))
     alice.owned.execute(
         "UPDATE segments SET created_at = created_at - interval '2 days' WHERE project_id = %s", (project.id,)
     )
 
-    with alice.pool.asked_by(person.id) as db:
-        assert 1 == stored_records.sweep(db, project.id)
-        assert [used.segments[0].digest] == stored_records.known_segments(
+    with alice.pool.transaction(person.id) as db:
+        assert 1 == segment_store.delete_old_unused(db, project.id)
+        assert [used.segments[0].digest] == segment_store.known_segments(
             db, project, person, [lost.digest, used.segments[0].digest]
         )
 
@@ -360,7 +360,7 @@ def test_what_was_open_stays_for_whoever_has_forked_it(alice):
     for count, fork in forks.items():
         assert NOISY[:count] == alice.stored(fork)
 
-    with alice.pool.asked_by(alice.people["alice"].id) as db:
+    with alice.pool.transaction(alice.people["alice"].id) as db:
         sessions.delete(db, alice.key, alice.people["alice"], session)
         db.execute(
             "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s",
@@ -371,7 +371,7 @@ def test_what_was_open_stays_for_whoever_has_forked_it(alice):
             (alice.project("alice").id,),
         )
         db.execute("DELETE FROM uploads WHERE project_id = %s", (alice.project("alice").id,))
-        stored_records.sweep(db, alice.project("alice").id)
+        segment_store.delete_old_unused(db, alice.project("alice").id)
     for count, fork in forks.items():
         assert NOISY[:count] == alice.stored(fork)
 
@@ -397,10 +397,10 @@ def test_a_push_that_names_all_segments_again_leaves_each_as_it_is(alice):
 
 def goes_on(team, who, session, new):
     """Push new records as a client does: into the last segment if it is the session's own and has room."""
-    with team.pool.asked_by(team.people[who].id) as db:
+    with team.pool.transaction(team.people[who].id) as db:
         row = sessions.readable(db, team.key, team.people[who], session)
         places = sessions.places(db, row["project_id"], session)
-        info, bodies = sessions.session_info(row), stored_records.bodies(db, row["project_id"], [places[-1].digest])
+        info, bodies = sessions.session_info(row), segment_store.bodies(db, row["project_id"], [places[-1].digest])
     last = places[-1]
     before = [] if last.full or last.end == info.base_count else unpack(bodies[last.digest], last.digest)
     position = len(places) - bool(before)
@@ -408,7 +408,7 @@ def goes_on(team, who, session, new):
     packed = list(pack([*before, *new], info.record_count - len(before), start))
     given = {
         "id": session, "agent": "claude", "base_count": info.record_count, "base_digest": info.head_digest,
-        "count": info.record_count + len(new), "digest": digest_of_state(state_after(new, state_of(info.head_digest))),
+        "count": info.record_count + len(new), "digest": written(state_after(new, state_of(info.head_digest))),
         "position": position, "segments": tuple(one.place for one in packed),
         "bodies": [{"digest": one.place.digest, "body": one.body} for one in packed],
     }  # fmt: skip

@@ -12,12 +12,12 @@ from indexer.default_embedder import LightEmbedder
 from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
 from smart_fork.team import wire
-from smart_fork.team.records import hash_of, searchable_form, vector_space
+from smart_fork.team.searchable_session import passage_hash, searchable_form, vector_space
 from smart_fork.team.server import search, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import KINDS, JobWorker
 from smart_fork.team.server.postgres_process import JOBS
-from smart_fork.team.server.search import _speaking, answer_search
+from smart_fork.team.server.search import _phrasing_evidence, answer_search
 from tests.smart_fork.team.server.shared_sessions import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.team.server.team import new_id
 from tests.smart_fork.team.server.test_schema import BY_PROJECT
@@ -36,7 +36,7 @@ def people(team):
 
 
 def ask(team, who, question=UPLOADER[0], **more):
-    with team.pool.asked_by(team.people[who].id) as db:
+    with team.pool.transaction(team.people[who].id) as db:
         return answer_search(db, team.project(who), team.people[who], wire.Search(question=question, **more))
 
 
@@ -81,7 +81,7 @@ def test_what_is_pushed_is_found_once_the_worker_has_been_there(people, database
     people.owned.execute(others, (people.key,))  # what other tests have left to be embedded takes minutes
     with Database(database.conninfo(JOBS, base), 2, JOBS) as background:
         worker = JobWorker(background, {"index": KINDS["index"]})
-        while worker.once():
+        while worker.run_next():
             pass
 
     assert [session] == found(people, "bob")
@@ -101,7 +101,7 @@ def test_what_is_private_changes_nothing_that_others_are_told(people):
     assert before == [ask(people, "bob", question).model_dump_json() for question in questions]
     assert [own] == found(people, "alice", "zebra")[:1]
     assert 3 == ask(people, "alice").sessions
-    with people.pool.asked_by(people.people["bob"].id) as db:
+    with people.pool.transaction(people.people["bob"].id) as db:
         for table in TABLES:
             seen = db.execute(
                 f"SELECT DISTINCT reach FROM {table} WHERE project_id = %s",  # noqa: S608
@@ -117,7 +117,7 @@ def test_a_session_that_is_hidden_is_found_no_more_at_that_moment(people, way):
     session = share(people, "alice", UPLOADER)
     assert found(people, "bob")[0] == session
 
-    with people.pool.asked_by(people.people["alice"].id) as db:
+    with people.pool.transaction(people.people["alice"].id) as db:
         alice = people.people["alice"]
         if way == "private":
             sessions.change(db, people.key, alice, session, wire.SessionChange(visibility="private"))
@@ -136,7 +136,7 @@ def test_who_has_left_a_project_can_still_take_back_what_is_found_there(people):
     session = share(people, "alice", UPLOADER)
     people.owned.execute("DELETE FROM members WHERE user_id = %s", (people.people["alice"].id,))
 
-    with people.pool.asked_by(people.people["alice"].id) as db:
+    with people.pool.transaction(people.people["alice"].id) as db:
         sessions.change(db, people.key, people.people["alice"], session, wire.SessionChange(visibility="private"))
 
     assert [] == found(people, "bob")
@@ -148,7 +148,7 @@ def test_strangers_are_told_the_same_as_of_a_project_that_is_not_there(people):
 
     with pytest.raises(NotFound, match="Project not found"):
         people.project("eve")
-    with people.pool.asked_by(people.people["eve"].id) as db:
+    with people.pool.transaction(people.people["eve"].id) as db:
         assert [0] * 6 == [
             len(db.execute(f"SELECT 1 FROM {table} WHERE project_id > 0").fetchall())  # noqa: S608
             for table in TABLES
@@ -175,7 +175,7 @@ def test_what_two_sessions_share_is_stored_once_until_the_last_of_them_goes(peop
     for who, one in (("alice", session), ("bob", child)):
         index_all(people)
         assert before["chunks"] == rows(people)["chunks"]
-        with people.pool.asked_by(people.people[who].id) as db:
+        with people.pool.transaction(people.people[who].id) as db:
             sessions.delete(db, people.key, people.people[who], one)
     assert dict.fromkeys(TABLES, 0) == rows(people)
 
@@ -208,7 +208,7 @@ def test_a_fork_is_found_by_everything_when_its_parent_is_hidden(people):
     grandchild = people.branch("alice", child, verb="fork", visibility="public").session.id
     index_all(people)
 
-    with people.pool.asked_by(people.people["alice"].id) as db:
+    with people.pool.transaction(people.people["alice"].id) as db:
         sessions.change(db, people.key, people.people["alice"], session, wire.SessionChange(visibility="private"))
     index_all(people)
 
@@ -239,7 +239,7 @@ def vectors_of(said, change=lambda vector: vector):
     return {
         "space": SPACE,
         "vectors": [
-            {"chunk": hash_of(text).hex(), "e": base64.b64encode(e).decode()}
+            {"chunk": passage_hash(text).hex(), "e": base64.b64encode(e).decode()}
             for text, e in zip(texts, made, strict=True)
         ],
     }
@@ -375,6 +375,6 @@ def test_each_function_of_the_database_names_the_project_of_what_it_reads(owned)
 
 
 def test_what_speaks_for_a_session_is_told_within_its_bounds_however_it_was_rounded():
-    told = _speaking(Parts(1.0000000000000002, 1, 1.0000000000000002, 1, 1.0000001, -1.0000001))
+    told = _phrasing_evidence(Parts(1.0000000000000002, 1, 1.0000000000000002, 1, 1.0000001, -1.0000001))
 
     assert (1, 1, 1, 1, 1, -1) == tuple(told.model_dump().values())

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from smart_fork.errors import Conflict, NotFound, Unshareable, Usage, Withdrawn, WrongVerb
 from smart_fork.sharing.canonical import digest_of, encode
-from smart_fork.team.server import sessions, stored_records, withdrawal
-from smart_fork.team.server.app import AskedChanges
+from smart_fork.team.server import sessions, withdrawal, withdrawal_log
+from smart_fork.team.server.routes import AskedChanges
 from smart_fork.team.wire import Rewrite
 from tests.smart_fork.team.server.team import new_id, push_of, record
 
@@ -265,7 +265,7 @@ def test_deleting_everywhere_leaves_others_what_is_theirs(team):
     assert [record(50), record(51)] == team.stored(fork)
     assert expected([record(50), record(51)], 0) == stands(team, fork)
     assert ("",) == team.owned.execute("SELECT title FROM sessions WHERE id = %s", (fork,)).fetchone()
-    with pytest.raises(NotFound), team.pool.asked_by(team.people["alice"].id) as db:
+    with pytest.raises(NotFound), team.pool.transaction(team.people["alice"].id) as db:
         sessions.readable(db, team.key, team.people["alice"], source)
     assert 0 == withdrawal.delete_everywhere(team.pool, team.key, team.people["alice"], source).descendants
 
@@ -285,7 +285,7 @@ def test_what_is_hidden_is_withdrawn_afterwards_all_the_same(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
     fork = team.branch("bob", source, verb="fork").session.id
-    with team.pool.asked_by(team.people["alice"].id) as db:
+    with team.pool.transaction(team.people["alice"].id) as db:
         sessions.delete(db, team.key, team.people["alice"], source)
     assert SHORT == team.stored(fork)
 
@@ -301,15 +301,15 @@ def test_who_has_a_copy_is_told_and_nobody_else(team):
 
     told = {}
     for name, person in team.people.items():
-        with team.pool.asked_by(person.id) as db:
-            told[name] = stored_records.changes(db, person, 0)
+        with team.pool.transaction(person.id) as db:
+            told[name] = withdrawal_log.withdrawals_since(db, person, 0)
     edits = {(known(SHORT[4]), None), (known(SHORT[5]), known(record(5, "x")))}
     assert [source] == [one.session_id for one in told["alice"].changes]
     assert [source, fork] == [one.session_id for one in told["bob"].changes]
     assert {frozenset(edits)} == {frozenset((e.old, e.new) for e in one.edits) for one in told["bob"].changes}
     assert () == told["carol"].changes
-    with team.pool.asked_by(team.people["bob"].id) as db:
-        again = stored_records.changes(db, team.people["bob"], int(told["bob"].next_page))
+    with team.pool.transaction(team.people["bob"].id) as db:
+        again = withdrawal_log.withdrawals_since(db, team.people["bob"], int(told["bob"].next_page))
     assert ((), told["bob"].next_page) == (again.changes, again.next_page)
 
 

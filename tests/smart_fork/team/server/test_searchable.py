@@ -10,7 +10,7 @@ from indexer.store.sqlite import Store
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.ranking import weigh
-from smart_fork.team.records import searchable_form, vector_space
+from smart_fork.team.searchable_session import searchable_form, vector_space
 from smart_fork.team.server.postgres_process import OWNER
 from smart_fork.team.server.search import space
 from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex
@@ -45,7 +45,7 @@ class Postgres:
 
     def __init__(self, team, db):
         self.ids = {share(team, "alice", said): name for name, said in SAID.items()}
-        with team.pool.asked_by() as making:
+        with team.pool.transaction() as making:
             number = space(making, vector_space(MODEL.model, MODEL.dimensions))
         self.store = TeamIndex(db, team.project("bob").id, team.people["bob"].id, number)
         self.scope = WHOLE_PROJECT
@@ -60,7 +60,7 @@ def shared(pool, database, base):
         team = Team(pool, owned)
         team.add("alice")
         team.add("bob", "reader")
-        with pool.asked_by(team.people["bob"].id) as db:
+        with pool.transaction(team.people["bob"].id) as db:
             yield Postgres(team, db)
 
 

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.team.server import ServerOptions
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.app import carry_out
+from smart_fork.team.server.administration import carry_out
 from smart_fork.team.server.database import _check_version, make_database, owner_transaction, with_tables
 from smart_fork.team.server.postgres_process import OWNER
 from smart_fork.team.wire import Administer

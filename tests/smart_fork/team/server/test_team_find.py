@@ -20,7 +20,7 @@ from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client, facade
 from smart_fork.team.facade import TeamSearch
-from smart_fork.team.records import hash_of
+from smart_fork.team.searchable_session import passage_hash
 from smart_fork.team.server import search as server_search
 from smart_fork.team.stored_logins import Account, logged_in_account, remember
 from tests.smart_fork.forks import choosing
@@ -104,7 +104,7 @@ def test_a_push_brings_the_vectors_of_passages_that_are_here_as_they_are_sent(al
     index_all(team)
 
     texts = [text for (text,) in team.owned.execute(select.format("text", "chunks"), (team.key,))]
-    assert {hash_of(text) for text in texts if UPLOADER[0] in text} == offered
+    assert {passage_hash(text) for text in texts if UPLOADER[0] in text} == offered
     assert any("Look at ~/notes.txt" in text for text in texts)
     (number,) = team.owned.execute(select.format("count(*)", "vectors"), (team.key,)).fetchone()
     assert len(texts) == number

@@ -1,4 +1,4 @@
-"""The common parts of all routes: the check of tokens, parsing of requests, responses, and limits on requests."""
+"""The handling of requests that all routes share: check of tokens, parsing, responses to errors, and limits."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ ERROR_HANDLERS: Mapping[Any, Any] = {
 
 
 @dataclass
-class Counted:
+class TokenLimits:
     """The numbers of requests and bytes that may still be sent with one token. They refill over time."""
 
     requests: TokenBucket
@@ -171,7 +171,7 @@ class TokenGuard:
     app: ASGIApp
     database: Database
     wrong: TokenBucket = field(default_factory=lambda: TokenBucket(MAX_UNAUTHENTICATED, UNAUTHENTICATED_PER_SECOND))
-    _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
+    _counted: OrderedDict[int, TokenLimits] = field(default_factory=OrderedDict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -182,13 +182,13 @@ class TokenGuard:
         try:
             await self._let_in(scope)
         except errors.SmartForkError as error:
-            await failure(error)(scope, receive, _speaking(send))
+            await failure(error)(scope, receive, _with_protocol_version(send))
             return
         except (psycopg.OperationalError, PoolTimeout) as error:
             said = _full if isinstance(error, psycopg.errors.DiskFull) else _away
-            await (await said(Request(scope), error))(scope, receive, _speaking(send))
+            await (await said(Request(scope), error))(scope, receive, _with_protocol_version(send))
             return
-        await self.app(scope, receive, _speaking(send))
+        await self.app(scope, receive, _with_protocol_version(send))
 
     async def _let_in(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -198,38 +198,39 @@ class TokenGuard:
                 f"This server speaks version {PROTOCOL} of the protocol.", "Install the same version of smart-fork."
             )
         if scope["path"] in OPEN_PATHS:
-            if not self.wrong.take():
-                raise TooOften("Too many requests without a token. Try again in a minute.")
+            self._count_unauthenticated()
             return
         kind, _, token = headers.get("authorization", "").partition(" ")
         try:
             person = await run_in_threadpool(self._known, token.strip() if kind.lower() == "bearer" else "")
         except errors.NotAuthenticated:
-            if not self.wrong.take():
-                raise TooOften("Too many requests without a token. Try again in a minute.") from None
+            self._count_unauthenticated()
             raise
         counted = self._of(person.token)
         if not counted.requests.take():
             raise TooOften(f"More than {canonical.LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
         scope[PERSON_KEY], scope[COUNTED_KEY] = person, counted
 
+    def _count_unauthenticated(self) -> None:
+        if not self.wrong.take():
+            raise TooOften("Too many requests without a token. Try again in a minute.")
+
     def _known(self, token: str) -> auth.Person:
-        with self.database.asked_by() as db:
+        with self.database.transaction() as db:
             return auth.token_owner(db, token)
 
-    def _of(self, token: int) -> Counted:
+    def _of(self, token: int) -> TokenLimits:
         found = self._counted.pop(token, None)
         if found is None:
             often, much = float(canonical.LIMITS.requests_a_minute), float(canonical.LIMITS.bytes_an_hour)
-            found = Counted(TokenBucket(often, often / 60), TokenBucket(much, much / 3600))
+            found = TokenLimits(TokenBucket(often, often / 60), TokenBucket(much, much / 3600))
         self._counted[token] = found
         while len(self._counted) > MAX_COUNTED_TOKENS:
             self._counted.popitem(last=False)
         return found
 
 
-def _speaking(send: Send) -> Send:
-    """Return a function that sends responses like `send`, and adds the protocol version to each."""
+def _with_protocol_version(send: Send) -> Send:
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -241,10 +242,10 @@ def _speaking(send: Send) -> Send:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Read the body of a request.
+    """Read the body of a request. `most` is its maximal size in bytes.
 
     Raises:
-        TooLarge: it is larger than `most` bytes.
+        TooLarge: it is larger.
         TooSlow: it arrives too slowly.
         TooOften: too many bytes were sent with this token in an hour.
     """
@@ -289,19 +290,18 @@ class ServerContext:
 
     def project(self, request: Request, person: auth.Person) -> auth.MemberProject:
         """Return the project that a request's path names, with the user's role in it."""
-        with self.database.asked_by(person.id) as db:
+        with self.database.transaction(person.id) as db:
             return auth.project(db, person, project_key(request))
 
 
-def asked(model: type[V], request: Request) -> V:
+def query_of(model: type[V], request: Request) -> V:
     """Parse the query string of a request into a `model`. Raise `Usage` if a value is not valid."""
     return _valid(lambda: model.model_validate(dict(request.query_params)))
 
 
-def _valid(read: Callable[[], V]) -> V:
-    """Return the result of `read`, which parses a request. Turn a validation error into `Usage`."""
+def _valid(parse: Callable[[], V]) -> V:
     try:
-        return read()
+        return parse()
     except ValidationError as error:
         raise canonical.invalid_message(error) from None
 
@@ -311,7 +311,7 @@ def project_key(request: Request) -> str:
     return canonical.check_key(request.path_params["project"])
 
 
-def asked_project(request: Request) -> str:
+def queried_project(request: Request) -> str:
     """Return the key of the project in a request's query string."""
     key = request.query_params.get("project")
     if key is None:
@@ -320,7 +320,7 @@ def asked_project(request: Request) -> str:
 
 
 def session_id(request: Request) -> str:
-    """Return the id of the session in a request's path, or raise `NotFound` if it is none."""
+    """Return the id of the session in a request's path. Raise `NotFound` if the text is not an id."""
     given = request.path_params["id"]
     try:
         if str(UUID(given)) == given:
@@ -339,11 +339,11 @@ def _answer(said: canonical.WireModel | Response) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route and its handler, which gets the server, the request, the user and the body.
+    """A route and its handler. The handler gets the server, the request, the user and the parsed body.
 
-    `takes` is the type of the body, and `most` its maximal size in bytes. `scope` is what the user's token must allow.
-    If `scope` is `None`, the route needs no token, and the handler gets no user. If the handler needs more than
-    `seconds`, the request fails, and the handler's thread continues without it.
+    `takes` is the type of the body, and `most` its maximal size in bytes. The user's token must allow `scope`; if that
+    is `None`, the route needs no token, and the handler gets no user. After `seconds`, the request fails, while the
+    handler's thread continues.
     """
 
     method: str

@@ -1,7 +1,4 @@
-"""Read shared sessions: lists, messages, families (sessions with their forks), differences, states of aliases.
-
-An alias is the local name of a shared session.
-"""
+"""Read shared sessions: lists, messages, families (sessions with their forks), and differences."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session
@@ -25,13 +22,14 @@ from smart_fork.sharing.local_logs import read_received
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
-from smart_fork.team.project import Download, TeamProject, download, has_moved, opened
+from smart_fork.team.download import Download, download
+from smart_fork.team.project import TeamProject, opened
 from smart_fork.team.stored_logins import has_login
 from smart_fork.team.wire import SessionInfo
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-    """Return the newest shared sessions of the project at `directory`, or an error. Wait only a moment."""
+    """Return the newest shared sessions of the project at `directory`, or an error after at most 1.5 seconds."""
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
         return client.page(where.key, limit=str(max(1, min(limit, wire.MAX_PAGE)))).sessions
@@ -60,27 +58,23 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
                     session_lookup.locate(READERS[known[1].platform].id_of(known[1].file))
                 )
                 return reading.conversation(session, notice=UNTRUSTED, resolved="alias")
-            return _read(where, reference, reading)
+            info, session = _read_shared(where, reference)
+            return reading.conversation(
+                session, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
+                called=info.title,
+            )  # fmt: skip
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
 
 
 def look_into(session_id: str, directory: Path) -> SharedReading:
-    """Return a shared session to show, without writing a copy to this machine."""
+    """Return the content of a shared session without writing a copy to this machine."""
     with opened(directory=directory) as where:
         info, session = _read_shared(where, session_id)
     return SharedReading(session, info.owner, title(info.title or session.title))
 
 
-def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversation:
-    info, session = _read_shared(where, reference)
-    return reading.conversation(session, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
-        called=info.title,
-    )  # fmt: skip
-
-
 def _read_shared(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, Session]:
-    """Download a shared session. Return the server's description of it, and the parsed session."""
     taken = download(where.client, where.find_session(reference))
     info, mine = taken.info, where.is_mine(taken.info)
     with read_received(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
@@ -139,7 +133,7 @@ class TeamMessage(Value):
 
 @dataclass(frozen=True, slots=True)
 class Side(Value):
-    """One of two compared sessions. `said` are its first messages after those that both sessions have."""
+    """One of two compared sessions. `said` are its first messages after the common ones."""
 
     session_id: str
     owner: str
@@ -150,7 +144,7 @@ class Side(Value):
 
 @dataclass(frozen=True, slots=True)
 class Divergence(Value):
-    """The point from which on two sessions differ: the numbers of common records and messages, and what follows."""
+    """The point at which two sessions begin to differ: the numbers of common records and messages, and what follows."""
 
     common_records: int
     common_messages: int
@@ -264,76 +258,3 @@ def _in_order(members: Sequence[Member]) -> Iterator[Member]:
         yield replace(one, depth=depth)
         if one.session_id:
             waiting += [(child, depth + 1) for child in reversed(below.get(one.session_id, []))]
-
-
-AliasState = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class AliasStatus(Value):
-    """The state of one alias (the local name of a shared session), compared with the server.
-
-    `ahead` counts local records that were not pushed, and `behind` records that only the server has. In the state
-    `changed`, already pushed records were altered here. `pending` means that the server does not have the session yet,
-    and `missing` that its local log is gone. `seen` is the time of the server's last answer. If the server does not
-    answer now, `behind` is `None`, and `state` is the last known one.
-    """
-
-    alias: str
-    current: bool
-    session_id: str | None
-    title: str
-    kind: str
-    visibility: str
-    state: AliasState
-    ahead: int
-    behind: int | None
-    files: tuple[str, ...]
-    seen: str = ""
-
-
-def status(project: TeamProject) -> tuple[AliasStatus, ...]:
-    """Return the state of each alias (local name of a shared session) of a project."""
-    tracked = project.tracking.read()
-    return tuple(
-        _status_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items()
-    )
-
-
-def _status_of(project: TeamProject, name: str, one: Alias, *, current: bool) -> AliasStatus:
-    info = None if project.away else _info_on_server(project, one)
-    ahead_by = project.logs.ahead(one)
-    away = project.away is not None
-    moved = info is not None and has_moved(one, info)
-    behind = None if away else max(info.record_count - one.base_count, 0) if info is not None else 0
-    state, more = _state_of(one, ahead_by, gone=info is None and not away, moved=moved)
-    title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
-    return AliasStatus(
-        name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files, one.last_pulled_at
-    )
-
-
-def _info_on_server(project: TeamProject, one: Alias) -> SessionInfo | None:
-    if one.session_id is None:
-        return None
-    try:
-        return project.client.session(project.key, one.session_id).session
-    except NotFound:
-        return None
-
-
-def _state_of(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[AliasState, int]:
-    """Return the state of an alias, and the number of unpushed records.
-
-    `more` counts the local records beyond the pushed ones; it is negative if pushed records changed, `None` without a
-    log. `gone` and `moved` are true if the server lacks the session, or has other records than this machine last saw.
-    """
-    if one.session_id is None or gone:
-        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)
-    if more is None:
-        return "behind" if moved else "missing", 0
-    if more < 0:
-        return "changed", 0
-    if more and moved:
-        return "diverged", more
-    return "ahead" if more else "behind" if moved else "up_to_date", more

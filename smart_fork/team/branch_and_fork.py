@@ -1,6 +1,6 @@
 """Create branches of the user's own shared sessions, and forks of other people's shared sessions.
 
-A branch or fork is created on the server and written to this machine. Options can turn off either.
+By default, the new session is created on the server and written to this machine. Options turn off one of the two.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import exchange_end, read_received
+from smart_fork.sharing.local_logs import copy_end, read_received
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
-from smart_fork.team.project import (
-    Download,
+from smart_fork.team.download import Download, download
+from smart_fork.team.project import TeamProject
+from smart_fork.team.sharing_result import SharingResult, shared_result, unshared_result, written_fields
+from smart_fork.team.tracked_sessions import (
     PendingCreation,
-    Shared,
-    TeamProject,
-    download,
-    has_moved,
-    pending_creation,
-    shared,
+    alias_of_session,
+    changed_on_server,
+    chosen_alias,
+    free_alias,
+    track_session,
 )
 
 if TYPE_CHECKING:
@@ -57,11 +58,11 @@ class TeamBranchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """The first `count` records of the downloaded session `source`, which a branch or fork gets.
+class _Beginning:
+    """The first `count` records of the downloaded session `source`: the content of the new branch or fork.
 
-    `moved` is true if they go beyond the requested message, since the agent's turn ends only later. It is `None` if no
-    message was requested.
+    `moved` is true if they contain more than the requested messages, to end with a finished answer. It is `None` if no
+    number of messages was requested.
     """
 
     source: Download
@@ -71,10 +72,10 @@ class _Cut:
 
 def branch(
     project: TeamProject, verb: BranchVerb, reference: str | None, asked: TeamBranchRequest, taken_as: PullOptions
-) -> Shared:
-    """Branch one of the user's own sessions, or fork another person's.
+) -> SharingResult:
+    """Branch one of the user's own sessions, or fork another person's session.
 
-    A fork gets none of the agent's hidden thoughts, since agents bind thoughts to their owner's account.
+    A fork lacks the agent's hidden thoughts, since agents bind thoughts to their owner's account.
 
     Raises:
         WrongVerb: `verb` is "branch" for another person's session, or "fork" for the user's own.
@@ -102,37 +103,39 @@ def branch(
     if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
         read = project.client.session(project.key, source_id, "fork")
     command = _Branching(project, verb, asked, taken_as)
-    parted = _parted_alias(project, read.session) if verb == "branch" and asked.pull else None
-    if parted is not None and asked.at is None:
-        return command.of_parted(*parted, read.session)
+    diverged = _diverged_alias(project, read.session) if verb == "branch" and asked.pull else None
+    if diverged is not None and asked.at is None:
+        return command.from_diverged(*diverged, read.session)
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
-    cut = _cut(project, source, asked.at)
-    if parted is not None and cut.count > parted[1].base_count:
+    start = _beginning(project, source, asked.at)
+    if diverged is not None and start.count > diverged[1].base_count:
         raise Usage(
             f"--at {asked.at} is a different message here and on the server",
-            f"smart-fork team branch {parted[0]} takes all local records. --at accepts only common ones.",
+            f"smart-fork team branch {diverged[0]} takes all local records. --at accepts only common ones.",
         )
-    begun = None if asked.local else pending_creation(project, verb, source_id, cut.count)
+    begun = None if asked.local else PendingCreation.begin(project, verb, source_id, start.count)
     name = command.name(source_id, begun.session_id if begun else None)
     writes = (
-        pull.written_copy(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
+        pull.written_copy(project, source, taken_as, others=not mine, count=start.count)
+        if asked.pull
+        else nullcontext()
     )
     with writes as written:
         if begun is not None:
-            return command.on_server(cut, written, begun, name)
+            return command.on_server(start, written, begun, name)
         assert written is not None  # noqa: S101 - what is kept from the server is written here
-        return command.on_this_machine(cut, written, name)
+        return command.on_this_machine(start, written, name)
 
 
-def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
+def _diverged_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
     """Return the name and alias of a session that got new records both here and on the server, or `None`."""
     for name, one in project.tracking.ours().aliases.items():
-        if one.session_id == info.id and has_moved(one, info) and (project.logs.ahead(one) or 0) > 0:
+        if one.session_id == info.id and changed_on_server(one, info) and (project.logs.ahead(one) or 0) > 0:
             return name, one
     return None
 
 
-def create_base(
+def create_with_common_records(
     project: TeamProject,
     begun: PendingCreation,
     source_id: str,
@@ -141,12 +144,13 @@ def create_base(
     *,
     name: str,
 ) -> tuple[wire.SessionInfo, bool]:
-    """Create a shared session on the server with the records that session `one` has in common with `source_id`.
+    """Create a session on the server with the records that the local log of `one` has in common with its parent.
 
-    If an interrupted command has created it already, use that one. Return it, and True if this call created it.
+    `source_id` is the parent's id. If an interrupted command has created the session already, use that session. Return
+    the session, and True if this call created it.
 
     Raises:
-        NotFound: the parent session `source_id` is gone.
+        NotFound: the parent session is gone.
         Conflict: the parent session begins with other records than `one`.
     """
     if (there := begun.existing_session()) is not None:
@@ -156,7 +160,7 @@ def create_base(
         try:
             source = project.client.session(project.key, source_id).session
             verb: BranchVerb = "branch" if project.is_mine(source) else "fork"
-            child = create(project, begun, source, one.base_count, description, verb=verb)
+            child = create_on_server(project, begun, source, one.base_count, description, verb=verb)
         except NotFound as error:
             raise NotFound(error.message, unparented_hint(name)) from error
     if child.base_digest != one.base_digest:
@@ -165,19 +169,19 @@ def create_base(
 
 
 def unparented_hint(name: str) -> str:
-    """Return the hint to push a session without its parent, which is missing or different on the server."""
+    """Return the hint to push a session without its parent, which the server lacks or has with other records."""
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
-def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
+def _beginning(project: TeamProject, source: Download, at: int | None) -> _Beginning:
     if at is None:
-        return _Cut(source, source.info.record_count, None)
+        return _Beginning(source, source.info.record_count, None)
     info = source.info
     with read_received(source.records, info.agent, info.id, project.place.root, others=False) as one:
-        return _Cut(source, *one.end(at))
+        return _Beginning(source, *one.end(at))
 
 
-def create(
+def create_on_server(
     project: TeamProject,
     begun: PendingCreation,
     source: wire.SessionInfo,
@@ -187,7 +191,7 @@ def create(
     verb: BranchVerb,
     force: bool = False,
 ) -> wire.SessionInfo:
-    """Create a branch or fork on the server, with the first `count` records of `source`."""
+    """Create a branch or fork with the first `count` records of `source`. With `force`, fork even an own session."""
     wanted = wire.valid_message(
         wire.Branch,
         verb=verb,
@@ -224,15 +228,15 @@ class _Branching:
         """Return the alias (the local name) for the new session. `new_id` is its id, if the server has it."""
         tracked = self.project.tracking.read()
         if new_id is not None:
-            return pull.alias_for(tracked, self.taken_as, new_id)
-        return pull.alias_for(
-            tracked, self.taken_as, "", None if self.taken_as.alias else pull.free_alias(tracked, source_id, new=True)
+            return chosen_alias(tracked, self.taken_as, new_id)
+        return chosen_alias(
+            tracked, self.taken_as, "", None if self.taken_as.alias else free_alias(tracked, source_id, new=True)
         )
 
-    def of_parted(self, before: str, one: Alias, info: wire.SessionInfo) -> Shared:
-        """Branch the local log of a session (alias `before`) that got new records both here and on the server.
+    def from_diverged(self, before: str, one: Alias, info: wire.SessionInfo) -> SharingResult:
+        """Branch the local log of the session with the alias `before`, which got new records here and on the server.
 
-        On the server, the branch gets only the common records. Its next push sends the remaining local records.
+        On the server, the branch first gets only the common records. Its next push sends the other local records.
         """
         if self.taken_as.platform not in (None, one.platform) or self.taken_as.into is not None:
             raise Usage(
@@ -240,12 +244,14 @@ class _Branching:
                 f"smart-fork team branch {before}, then branch the new session with these options.",
             )
         begun = (
-            None if self.asked.local else pending_creation(self.project, "branch", info.id, one.base_count, one.file)
+            None
+            if self.asked.local
+            else PendingCreation.begin(self.project, "branch", info.id, one.base_count, one.file)
         )
         child = (
             None
             if begun is None
-            else create_base(self.project, begun, info.id, one, self.asked.description, name=before)[0]
+            else create_with_common_records(self.project, begun, info.id, one, self.asked.description, name=before)[0]
         )
         name = self.name(info.id, child.id if child else None)
         said = {
@@ -263,61 +269,63 @@ class _Branching:
         more = self.project.logs.ahead(one)
         self.project.tracking.change(change)
         if child is None:
-            done = pull.unshared_result("branch", self.project, name, alias, info.agent)
+            done = unshared_result("branch", self.project, name, alias, info.agent)
         else:
-            done = replace(shared("branch", self.project.server, child, name), created=True, files=one.files)
+            done = replace(shared_result("branch", self.project, child, name), created=True, files=one.files)
         warnings = (
             f"{more} of its records are only on this machine: smart-fork team push {name} sends them.",
             f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
         )
         return replace(done, warnings=warnings)
 
-    def on_server(self, cut: _Cut, written: WrittenLog | None, begun: PendingCreation, name: str) -> Shared:
-        """Create the branch or fork on the server, or use one of an interrupted command, and track it."""
+    def on_server(
+        self, start: _Beginning, written: WrittenLog | None, begun: PendingCreation, name: str
+    ) -> SharingResult:
+        """Create the branch or fork on the server, or take the one of an interrupted command, and track it."""
         there = begun.existing_session()
-        if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
+        if there is not None and there.session.record_count != start.count:  # somebody goes on in that one already
             begun, there = begun.with_new_id(), None
         if there is not None:
             info = update_description(self.project, there.session, self.asked.description)
         else:
-            info = create(
+            info = create_on_server(
                 self.project,
                 begun,
-                cut.source.info,
-                cut.count,
+                start.source.info,
+                start.count,
                 self.asked.description,
                 verb=self.verb,
                 force=self.taken_as.force,
             )
-        records = cut.source.records[: cut.count]
-        if info.agent != cut.source.info.agent or (records and info.base_digest != canonical.digest_of(records)):
+        records = start.source.records[: start.count]
+        if info.agent != start.source.info.agent or (records and info.base_digest != canonical.digest_of(records)):
             raise Conflict("The new session on the server begins differently.", "Try again.")
         if self.taken_as.track and (written is not None or not self.asked.pull):
-            pull.track_session(self.project, name, pull.alias_of(info, written, kind=self.verb), begun)
+            track_session(self.project, name, alias_of_session(info, written, kind=self.verb), begun)
         else:
             self.project.tracking.change(begun.removed_from)
-        done = pull.shared_result(self.project, self.verb, info, written, name if self.taken_as.track else None)
-        return replace(done, created=True, moved=cut.moved)
+        done = shared_result(self.verb, self.project, info, name if self.taken_as.track else None, written)
+        return replace(done, created=True, moved=start.moved)
 
-    def on_this_machine(self, cut: _Cut, written: WrittenLog, name: str) -> Shared:
+    def on_this_machine(self, start: _Beginning, written: WrittenLog, name: str) -> SharingResult:
         """Track a new branch or fork that is only on this machine until it is pushed."""
-        info = cut.source.info
+        info = start.source.info
         base = {
             "session_id": None,
             "parent_id": info.id,
-            "base_count": cut.count,
-            "base_digest": canonical.digest_of(cut.source.records[: cut.count]),
+            "base_count": start.count,
+            "base_digest": canonical.digest_of(start.source.records[: start.count]),
             "visibility": self.asked.description.visibility or "private",
             "title": self.asked.description.title or info.title,
         }
-        alias = pull.alias_of(info, written, kind=self.verb).model_copy(update=base)
+        alias = alias_of_session(info, written, kind=self.verb).model_copy(update=base)
         if self.taken_as.track:
-            pull.track_session(self.project, name, alias)
-        done = pull.unshared_result(self.verb, self.project, name if self.taken_as.track else None, alias, info.agent)
-        return replace(done, moved=cut.moved, **pull.written_fields(self.project, info, written))
+            track_session(self.project, name, alias)
+        done = unshared_result(self.verb, self.project, name if self.taken_as.track else None, alias, info.agent)
+        return replace(done, moved=start.moved, **written_fields(self.project, info, written))
 
-    def offline(self, source_id: str) -> Shared:
-        """Branch a tracked session while the server does not answer: copy its local log.
+    def offline(self, source_id: str) -> SharingResult:
+        """Branch a tracked session by copying its local log, since the server does not answer.
 
         Raise `ServerUnavailable` if this machine does not know which records the server has.
         """
@@ -328,16 +336,14 @@ class _Branching:
         if self.taken_as.platform not in (None, one.platform):
             raise _needs_server(self.project, "--platform needs it.")
         name, title = self.name(source_id, None), self.asked.description.title or one.title
-        with _written(self.project, one, self.asked.at, title, self.taken_as) as branch:
+        with _copied_log(self.project, one, self.asked.at, title, self.taken_as) as branch:
             out = prepare(branch.path, branch.agent, self.project.place.root)
             said = {"title": title, "visibility": self.asked.description.visibility or "private"}
-            alias = _alias(self.project, one, branch, out).model_copy(update=said)
+            alias = _alias_of_copy(self.project, one, branch, out).model_copy(update=said)
             if self.taken_as.track:
-                pull.track_session(self.project, name, alias)
+                track_session(self.project, name, alias)
             return replace(
-                pull.unshared_result(
-                    "branch", self.project, name if self.taken_as.track else None, alias, branch.agent
-                ),
+                unshared_result("branch", self.project, name if self.taken_as.track else None, alias, branch.agent),
                 resume_command=command_to_resume(branch.agent, branch.session_id, out.session.cwd),
                 warnings=(
                     *branch.warnings,
@@ -356,12 +362,12 @@ def _away(project: TeamProject) -> str:
 
 
 @contextmanager
-def _written(
+def _copied_log(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
 ) -> Iterator[SessionCopy]:
-    """Yield a copy of the log of `one` up to message `at`, or of all complete turns. Delete it after an error."""
+    """Yield a copy of the local log of `one` up to message `at`, or all of it. Delete it after an error."""
     session = project.logs.read(one.file or Path(), one.platform)
-    end = exchange_end(session, at)[0]
+    end = copy_end(session, at)
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with received_logs.writing_copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
@@ -375,10 +381,10 @@ def _written(
             raise
 
 
-def _alias(project: TeamProject, one: Alias, branch: SessionCopy, out: Outgoing) -> Alias:
-    """Return the alias (the tracking data) of `branch`, a copy of the log of `one`.
+def _alias_of_copy(project: TeamProject, one: Alias, branch: SessionCopy, out: Outgoing) -> Alias:
+    """Return the alias for `branch`, a copy of the local log of `one`.
 
-    The first records of the copy, which the server had at its last answer, count as already shared.
+    The records that the server had when it last answered count as pushed.
     """
     count = min(one.base_count, len(out.records))
     known = received_logs.find(one.file or Path(), one.platform)
