@@ -199,11 +199,6 @@ def exchange_end(session: Session, number: int | None) -> tuple[int, Turn]:
         return end, message
 
 
-def copy_end(session: Session, number: int | None) -> int:
-    """Return the index of the last turn to copy for `number` messages; `None` means up to the last complete pair."""
-    return last_pair(session) if number is None else exchange_end(session, number)[0]
-
-
 @contextmanager
 def read_received(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False

@@ -18,7 +18,7 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import copy_end, read_received
+from smart_fork.sharing.local_logs import exchange_end, read_received
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
@@ -367,7 +367,7 @@ def _copied_log(
 ) -> Iterator[SessionCopy]:
     """Yield a copy of the local log of `one` up to message `at`, or all of it. Delete it after an error."""
     session = project.logs.read(one.file or Path(), one.platform)
-    end = copy_end(session, at)
+    end = exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with received_logs.writing_copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
