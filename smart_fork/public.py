@@ -27,7 +27,7 @@ from smart_fork.finding.session_library import Library
 from smart_fork.finding.team_sessions import conversation_of, team_search
 from smart_fork.forking.branch import branch as branch_session
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import BranchRequest, Budget, ForkRequest, parse_amount
+from smart_fork.forking.request import BranchRequest, Budget, ForkRequest
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.observation import read_worker, wait_workers
 from smart_fork.workers.termination import close_workers
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from smart_fork.finding.conversation import Conversation, Exported
     from smart_fork.finding.remote_search import RemoteSearch
     from smart_fork.forking.results import Branched, Forked
-    from smart_fork.workers.answers import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
+    from smart_fork.workers.results import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ def _wanted(
         if intent or also or keep or drop:
             raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
         return None
-    return Budget(parse_amount(budget), frozenset(keep), frozenset(drop))
+    return Budget(Budget.parse_amount(budget), frozenset(keep), frozenset(drop))
 
 
 def branch(

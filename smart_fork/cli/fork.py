@@ -245,9 +245,9 @@ def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tupl
     If no session fits, print the results of the search and exit with 3.
     """
     from smart_fork.cli.result_list import print_hits
-    from smart_fork.forking.search_and_fork import best_of, search_for
+    from smart_fork.forking.search_and_fork import best_of
 
-    found = library.find(search_for(like, best))
+    found = library.find(best.search_request(like))
     try:
         asked, left_out = best_of(found, like, best)
     except NotFound as error:

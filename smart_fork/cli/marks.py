@@ -12,7 +12,7 @@ from smart_fork.cli.output import out, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.finding import session_notes
 from smart_fork.system.processes import Processes
-from smart_fork.workers.comparison import NotedSession
+from smart_fork.workers.verdicts import NotedSession
 
 SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, 8 characters or more, or a worker.")]

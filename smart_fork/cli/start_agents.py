@@ -19,19 +19,19 @@ from smart_fork.agents.request_fields import Options, Subject, takes
 from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.output import out, printed_as_json, say, say_notes, starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking.preconditions import AlreadyRuns
 from smart_fork.forking.results import NotSpawned
-from smart_fork.forking.spawn import AgentStart
+from smart_fork.forking.resume import AgentStart
+from smart_fork.forking.session_use import AlreadyRuns
 from smart_fork.forking.spawn import spawn as start_all
 from smart_fork.forking.start import start
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.terminals import choose_place
 
 if TYPE_CHECKING:
     from smart_fork.forking.results import StartedWorker
-    from smart_fork.forking.worker import WorkerSpec
-    from smart_fork.workers.answers import WorkerMessaged
+    from smart_fork.forking.worker_spec import WorkerSpec
+    from smart_fork.workers.results import WorkerMessaged
 
 
 _NO_SUBJECT = Subject()
@@ -161,7 +161,7 @@ def _caller() -> str | None:
 
 
 def _started(spec: WorkerSpec) -> StartedWorker:
-    if choose_place(spec.options.place, Processes(), os.environ).replaces:  # then nothing can be said afterwards
+    if choose_place(spec.options.place, Machine()).replaces:  # then nothing can be said afterwards
         say_notes(spec.unloaded())
     with starting(spec.options.place):
         return start(spec)

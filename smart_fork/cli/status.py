@@ -21,9 +21,9 @@ from smart_fork.display_text import ago
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.index_status import IndexStatus, index_status
 from smart_fork.hooks import hint_switch
-from smart_fork.workers.answers import WorkerState
 from smart_fork.workers.observation import list_workers
 from smart_fork.workers.registry_path import has_registry
+from smart_fork.workers.results import WorkerState
 
 
 @value

@@ -16,14 +16,15 @@ from smart_fork.cli.output import cut_to, err, out, plain, print_json, printed_a
 from smart_fork.display_text import ago, minute, tokens_about
 from smart_fork.finding.request import current_project
 from smart_fork.system.processes import Processes
-from smart_fork.workers import termination as trees
-from smart_fork.workers.answers import Compared
+from smart_fork.workers import worktree_cleanup as trees
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.observation import list_workers, read_worker, wait_workers
+from smart_fork.workers.results import Compared
+from smart_fork.workers.termination import close_workers, stop_workers
 
 if TYPE_CHECKING:
-    from smart_fork.workers.answers import WorkerClosed, WorkerState
+    from smart_fork.workers.results import WorkerClosed, WorkerState
 
 
 WorkerArgument = Annotated[str, typer.Argument(metavar="ID", help="Worker: id, name, session id or terminal.")]
@@ -112,7 +113,7 @@ def wait(
 
 def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False) -> None:
     """End workers. What they wrote stays."""
-    _print_closed(trees.close_workers(workers, remove_worktree=remove_worktree))
+    _print_closed(close_workers(workers, remove_worktree=remove_worktree))
 
 
 def stop(
@@ -122,7 +123,7 @@ def stop(
 ) -> None:
     """End all workers of the current project that run. What they wrote stays."""
     within = None if everywhere else current_project(project)
-    closed = trees.stop_workers(within, remove_worktree=remove_worktree)
+    closed = stop_workers(within, remove_worktree=remove_worktree)
     if not closed and not wants_json():
         say("Nothing runs here." + ("" if everywhere else " --all looks everywhere."))
     _print_closed(closed)

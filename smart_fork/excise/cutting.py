@@ -37,9 +37,9 @@ from smart_fork.excise.verification import cut_text_of, files_with_cut_text, has
 from smart_fork.excise.writing import CutChange, change_of, cut_copies, refresh, write, written_path
 from smart_fork.finding.index_access import kept_open
 from smart_fork.finding.results import title as shown_title
-from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_working
+from smart_fork.forking.branch import command_to_resume, new_title
 from smart_fork.forking.family import Descendant, Descent
-from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.session_use import SessionUse
 from smart_fork.system import call_context
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
@@ -337,7 +337,7 @@ def _put_back(
         return done
     if not undoing.force:
         _refuse_later(session, entry)
-    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
+    with SessionUse(session.tool, session.session_id, session.source_path).kept_out():
         before = snapshots.save(target, session.session_id, undoing.now, disk=disk, files=files)
         snapshots.note(
             session, snapshots.ROLLBACK, before, target, undoing.now,
@@ -457,7 +457,7 @@ def _conversation(session: Transcript, now: datetime) -> Conversation:
     conversation = session.conversation
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "It has no prompt.")
-    refuse_while_working(
+    SessionUse.refuse_while_working(
         conversation, now.timestamp(), "Try again when the agent has answered.", "Try again when they have ended."
     )
     return conversation

@@ -32,7 +32,7 @@ from smart_fork.excise.cut_words import all_words, is_telling, remaining_words, 
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
-from smart_fork.forking.family import Descendant, Descent, descent
+from smart_fork.forking.family import Descendant, Descent
 from smart_fork.system import call_context
 
 
@@ -336,7 +336,7 @@ def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
     if session.tool not in READERS.names:
         return Descent()
     agent, own = session.tool, session.source_path.resolve()
-    found = descent(agent, session.session_id, session.source_path, keys)
+    found = Descent.of(agent, session.session_id, session.source_path, keys)
     known = {one.path.resolve() for one in found.descendants}
     copied = [
         path

@@ -50,7 +50,7 @@ from smart_fork.excise.lookup import (
 )
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descent
-from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.session_use import SessionUse
 
 NO_DESCENT = Descent()
 
@@ -95,7 +95,7 @@ def write(
     session, disk, agent = planned.session, change.disk, AGENTS.cutter_of(planned.session.tool)
     target = written_path(session)
     gone = planned.positions
-    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
+    with SessionUse(session.tool, session.session_id, session.source_path).kept_out():
         snapshot = snapshots.save(
             target, session.session_id, change.now, disk=disk, files=AGENTS.cutter_of(session.tool)
         )
@@ -168,7 +168,7 @@ def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[Cu
     if not planned.changes:
         return ()
     again = advice("the next `smart-fork index run` cuts it", tool="the next index run cuts it")
-    if who := Occupation(other.tool, other.session_id, other.source_path).writer:
+    if who := SessionUse(other.tool, other.session_id, other.source_path).writer:
         return [UncutFile(str(copy), f"it is running: {who}. End it: {again}.")]
     try:
         snapshot, beside = write(planned, change, f"{change.command} (followed {session.session_id})")

@@ -1,6 +1,6 @@
 """Branches of sessions. A branch is a copy with its own title that an agent can continue; the original stays unchanged.
 
-A session whose agent is still answering is not branched, as the worker registry and the log's open tasks show it.
+A session is not branched while its agent answers, or runs tasks in the background.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from indexer.errors import joined, next_step, what_failed
+from indexer.errors import next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.project import Project, project_of
@@ -36,69 +36,23 @@ from smart_fork.finding import session_lookup
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.finding.team_sessions import sessions_here
-from smart_fork.forking import copies
 from smart_fork.forking.budget_choice import Selected
-from smart_fork.forking.copies import ForkPoint, SessionCopy
+from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.forking.fork_content import answering, chosen, gathered, hand_over_to
+from smart_fork.forking.fork_points import ForkPoint, branch_point, last_branch_point, message_at
 from smart_fork.forking.handover import Handover, beyond, write_handover
-from smart_fork.forking.preconditions import Occupation, place_of_work
-from smart_fork.forking.request import BranchRequest, Budget
-from smart_fork.forking.results import Branched, Forked, HandoverSize, NamedSession
+from smart_fork.forking.preconditions import place_of_work
+from smart_fork.forking.request import BranchRequest
+from smart_fork.forking.results import Branched, Forked, NamedSession
+from smart_fork.forking.session_use import IN_PROGRESS, SessionUse, is_unfinished
+from smart_fork.forking.source_sessions import is_others, refuse_without_log, with_temporary_log
 from smart_fork.forking.start import resume_written
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening
-
-#: Seconds after which an unfinished answer without new records counts as given up, or as waiting for a person.
-QUIET_SECONDS = 60.0
-IN_PROGRESS = (
-    "Cannot branch while a response or tool call is in progress. "
-    "Wait for it to finish or resolve the pending tool call."
-)
-TASKS_RUN = "Stop the current session's running background tasks before branching the conversation."
-#: The number of running tasks that an error names.
-NAMED = 3
-
-
-def is_unfinished(session: Session) -> bool:
-    """Return True if the session ends with a tool call without a result, or with a prompt without an answer."""
-    points = session.branch_points()
-    done = [i for i, turn in enumerate(session.turns) if turn.prompt or turn.tool_calls or turn.tool_results]
-    return not points or (bool(done) and done[-1] > points[-1])
-
-
-def earlier_message() -> str:
-    """Return a hint for error messages that advises to branch at an earlier message."""
-    return advice(
-        "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
-        tool="Or branch at an earlier message: at, numbered as in read_session.",
-    )
-
-
-def refuse_while_working(session: Session, now: float, hint: str, task_hint: str, caller: str | None = None) -> None:
-    """Refuse (`ForkRefused`) to copy a session while its agent is answering, or runs tasks in the background.
-
-    One of the hints becomes a part of the error. `caller` is the id of the session that makes the request.
-    """
-    file = READERS[session.agent].log_at(str(session.source_path))
-    changed_at = file.mtime_ns / 1e9 if file else session.source_path.stat().st_mtime
-    quiet = now - changed_at >= QUIET_SECONDS
-    users = Occupation(session.agent, session.session_id, session.source_path)
-    if (is_unfinished(session) and not quiet) or (users.worker and users.worker.status == "working"):
-        raise ForkRefused(IN_PROGRESS, hint)
-    since = users.since
-    if since is None and session.session_id != caller:  # tasks of an agent that has ended do not count
-        return
-    tail = AGENTS.tail_of(session.agent)
-    tasks = tail.running_tasks(tail.records(session.source_path), since or "")
-    if tasks:
-        named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
-        more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", task_hint))
-
 
 #: Seconds to wait for the log of the caller's own session, and between two looks.
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
@@ -106,9 +60,9 @@ WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 @dataclass(frozen=True, slots=True)
 class PlannedBranch:
-    """A branch (a copy of the turns 0 to `end` of a session) that is decided but not written yet.
+    """A branch (a copy of the turns 0 to `end` of a session) that is not written yet.
 
-    `held` keeps the temporary logs from which it is copied, until it is written.
+    `held` keeps temporary logs to copy from; they are deleted when the branch is written.
     """
 
     request: BranchRequest
@@ -129,8 +83,9 @@ class PlannedBranch:
     ) -> Self:
         """Decide what a branch contains and in which directory it works; write nothing.
 
-        It ends after the answer to the requested message or, with `library` (the index to search), to the intent (what
-        the user looks for); else with the last finished turn. If the caller's own session has no log yet, wait for one.
+        The branch ends after the answer to the requested message, or after the best answer to the intent (what the user
+        looks for), found with `library` (the index). Without either, it ends with the last finished turn. If the
+        caller's own session has no log yet, wait for it.
         """
         at, budget, caller = request.message, request.budget, request.caller_session_id
         chooses = request.at_match or budget is not None
@@ -159,14 +114,15 @@ class PlannedBranch:
                 kept = chosen(session, end, budget, answers) if budget is not None else None
                 excerpt, unmasked = kept.excerpt if kept else None, request.options.unmasked
                 _, told = hand_over_to(agent, session, ForkPoint.after(session, end), excerpt, unmasked=unmasked)
-                notes += _notes(told.handed, agent, budget) if told else []
+                if told:
+                    notes += [*told.handed.notes(agent), *(beyond(told.handed, budget) if budget else ())]
                 notes += filter(None, [session_lookup.left_out(session)])
                 notes = [*(kept.selection.notes if kept else ()), *notes]
             return cls(request, session, agent, target, end, kept, told, tuple(notes), moment, held.pop_all())
 
     @bounded()
     def write(self) -> Branched:
-        """Write the branch as a new session. If the request has `start`, also resume the new session."""
+        """Write the branch as a new session. If the request says `start`, also resume it in a worker."""
         session, told = self.session, self.handover
         asked, parent = self.request.title, told.title if told else session.title
         with self.held:
@@ -186,20 +142,16 @@ class PlannedBranch:
     def _written(self, becomes: NewSession) -> SessionCopy:
         if self.handover is None:
             excerpt = self.kept.excerpt if self.kept else None
-            return copies.write_copy(self.session, self.end, becomes, excerpt=excerpt)
+            return write_copy(self.session, self.end, becomes, excerpt=excerpt)
         written = write_handover(READERS[self.agent], self.handover, self.session, becomes, Machine())
         return replace(written, source_session_id=self.session.session_id)
 
     def _started(self, written: SessionCopy, options: Options) -> Forked:
+        cwd = None if str(self.target) == self.session.cwd else self.target
+        caller = self.request.caller_session_id
         return resume_written(
             WorkerSpec(
-                "branch",
-                written.agent,
-                self.session,
-                options,
-                cwd=None if str(self.target) == self.session.cwd else self.target,
-                caller_session_id=self.request.caller_session_id,
-                written=written,
+                "branch", written.agent, self.session, options, cwd=cwd, caller_session_id=caller, written=written
             )
         )
 
@@ -228,7 +180,7 @@ def branch(
 def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
     """Read the session named by `reference`. If it is the caller's session `own`, wait until its log appears.
 
-    A session without a log that can be copied gets a temporary one, until `held` closes.
+    A session that a repository stores gets a temporary log, which is deleted when `held` closes.
     """
     if not Reference.parsed(reference).names_session:
         raise Usage(
@@ -240,8 +192,8 @@ def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: A
         try:
             located = session_lookup.locate(reference)
             AGENTS.check_id(located.agent, located.session_id)
-            copies.refuse_without_log(located, as_agent)
-            return session_lookup.read(held.enter_context(copies.forkable(located)))
+            refuse_without_log(located, as_agent)
+            return session_lookup.read(held.enter_context(with_temporary_log(located)))
         except NotFound:
             if not own.lower().startswith(reference.lower()):
                 raise
@@ -260,14 +212,14 @@ def _belongs(session: Session, project: str) -> bool:
 
 @contextmanager
 def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
-    """Yield a title for a branch, and reserve it inside the context against concurrent branches.
+    """Yield a title for a branch. Other processes cannot choose titles until the context ends.
 
     Raises:
-        SmartForkError: an `OSError` occurred, here or inside the context.
+        SmartForkError: the titles cannot be read, or an `OSError` occurred inside the context.
     """
     try:
         with held_file(private_dir(state_home()) / "branch.lock"):
-            taken = titles_like_ours(READERS, project_of(target))
+            taken = branch_titles(READERS, project_of(target))
             yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:
         hint = f"Nothing was written. {next_step(error) or 'Try again.'}"
@@ -275,7 +227,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 
 
 def _remember(written: SessionCopy, session: Session, end: int) -> None:
-    """Record which session and turn a branch was copied from. The record survives the deletion of the branch's log."""
+    """Record from which session and turn a branch was copied, for the time when its log is deleted."""
     through = session.turns[end].id
     one = provenance.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
@@ -285,33 +237,33 @@ def _remember(written: SessionCopy, session: Session, end: int) -> None:
         raise
 
 
-def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
-    """Return notes for the user: what `agent` does not receive in a handover (as text), and an exceeded `budget`."""
-    return [*handed.notes(agent), *(beyond(handed, budget) if budget else ())]
-
-
 def _end(
     session: Session, at: int | None, through: str | None, now: float, caller: str | None
 ) -> tuple[int, list[str]]:
-    """Return the index of the last turn that a branch copies, and notes on that choice for the user.
+    """Return the index of the last turn that a branch copies, and notes for the user on that choice.
 
-    `at` is a message number, `through` a message id. Without either, it is the last finished turn.
+    The branch ends after message number `at`, or after the message with the id `through`; else with the last finished
+    turn.
     """
     if through is not None:
-        end = copies.branch_point(session, through)
+        end = branch_point(session, through)
         return end, [f"Branched after message {end}, where the exchange that answers best ends"]
     if at is not None:
-        end = copies.branch_point(session, copies.message_at(session, at))
+        end = branch_point(session, message_at(session, at))
         moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
         return end, [moved] if end != at else []
-    refuse_while_working(session, now, earlier_message(), earlier_message(), caller)
+    hint = advice(
+        "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
+        tool="Or branch at an earlier message: at, numbered as in read_session.",
+    )
+    SessionUse.refuse_while_working(session, now, hint, hint, caller)
     left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
-    return copies.last_branch_point(session), left_out
+    return last_branch_point(session), left_out
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
     """Return the shell command that resumes a session from any directory. Pass the `session` if it is read already."""
-    asking = AGENTS.starter_of(agent).asking if copies.is_others(session_id, session) else ()
+    asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
     further = len(home.folders()) > 1 and home.is_further(*READERS[agent].locate(session_id)[:1])
@@ -343,7 +295,7 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
     return next(title for title in named if titles.comparable_title(title) not in taken)
 
 
-def titles_like_ours(agents: Agents, project: Project) -> set[str]:
+def branch_titles(agents: Agents, project: Project) -> set[str]:
     """Return the titles in `project` that contain "(Branch", as `titles.comparable_title` returns them."""
     found: set[str] = set()
     for adapter in agents:
@@ -365,7 +317,7 @@ def _titles(adapter: AgentAdapter, file: LogFile, project: Project) -> Iterator[
         return
     if session is not None and belongs(session, project):
         yield session.title
-        yield from _given(ends)
+        yield from _recorded_titles(ends)
 
 
 def _both_ends(log: LogFile) -> bytes:
@@ -377,7 +329,7 @@ def _both_ends(log: LogFile) -> bytes:
         return head + b"\n" + file.read(_ENDS)
 
 
-def _given(ends: bytes) -> Iterator[str]:
+def _recorded_titles(ends: bytes) -> Iterator[str]:
     """Yield the titles recorded in `ends`, the first and last bytes of a log, also those before a renaming."""
     for line in filter(_BRANCHED.search, ends.splitlines()):
         for _, record in decode_line(line)[0]:

@@ -1,8 +1,9 @@
-"""Selects the exchanges (a prompt and its answer) of a session that gain most per token, within a token budget.
+"""Selects the exchanges (a prompt and its answer) of a session to keep within a token budget.
 
-Evidence from the search index tells how likely each exchange answers the intent (what the user looks for). The gain of
-an exchange grows in four steps: prompt and final answer; also its edits, with the file readings that they need; also
-every tool call, with shortened results; everything in full. Steps with the best ratio of gain to tokens are kept first.
+Evidence from the search index gives the chance that an exchange answers the intent (what the user looks for). An
+exchange can be kept in four steps: prompt and final answer; also its edits, and the readings of the edited files; also
+every tool call, with shortened results; everything in full. Steps with the most gain (chance times weight) per token
+come first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.forking.budget_parts import Costs, Dependencies, ExchangeUnit, ToolStep, marker, plain, title, units
-from smart_fork.forking.request import MATCH, Budget
+from smart_fork.forking.request import Budget
 from smart_fork.forking.results import Kept, SelectedExchange, Selection
 
 #: Gain of keeping more of an answering exchange: its words; also its edits and what they need; also every call; and
@@ -45,7 +46,7 @@ OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "nee
 
 @dataclass(frozen=True, slots=True)
 class KeptTurns:
-    """The turns of a session that a fork keeps, by number. Tool results are shortened, except in the turns in `full`.
+    """The numbers of the turns that a fork keeps (`kept`), and of those with unshortened tool results (`full`).
 
     `why` maps the number of each kept exchange (a prompt and its answer) to the reason to keep it.
     """
@@ -57,7 +58,7 @@ class KeptTurns:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Turns of the exchange (prompt and answer) with index `place` that could be kept, and turns that these need.
+    """Turns to add to a choice: a part of the exchange (prompt and answer) with index `place`, and turns that it needs.
 
     Tool results in the turns `full` are not shortened.
     """
@@ -70,10 +71,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class PricedAddition:
-    """Turns that could be added to the kept ones, with their estimated tokens and their gain.
-
-    The gain is the chance that they answer the user's intent, times the worth of this part of an exchange.
-    """
+    """An addition with its estimated tokens and its gain: the chance that it answers the intent, times a `WORTH`."""
 
     gain: float
     tokens: int
@@ -83,7 +81,7 @@ class PricedAddition:
 class Chooser:
     """Chooses which exchanges (a prompt and its answer) of one session a fork keeps, among the turns 0 to `end`.
 
-    The choice follows the `evidence` that each exchange answers the user's intent.
+    `evidence` tells how likely each exchange answers the user's intent.
     """
 
     def __init__(self, session: Session, costs: Costs, end: int, evidence: ExchangeEvidence) -> None:
@@ -112,13 +110,12 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Return the choice of all turns except those of the exchanges in `drop`. The user named those in `keep`."""
+        """Return the choice of all turns except those of the exchanges in `drop`; `keep` only gives reasons."""
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> KeptTurns:
-        """Return the best choice of turns within `most` tokens; for `None`, the smallest choice that answers the
-        intent.
+        """Return the best choice within `most` tokens; for `None`, the smallest choice that answers the intent.
 
         Exchanges in `keep` are always chosen, exchanges in `drop` never.
         """
@@ -131,7 +128,7 @@ class Chooser:
         share = LEAST_SHARE if most is None else FILLED
         bound = max(LEAST_TOKENS, int(share * whole))
         most, bound, least = (bound, bound, True) if most is None else (most, min(most, bound), False)
-        sure = (0, *self._answers, *(() if least else self._mended()))
+        sure = (0, *self._answers, *(() if least else self._correction()))
         likely = [place for place in self._ranked() if self._chances[place] >= MIN_CHANCE or place in sure]
         for place in likely:
             choice = self._added(choice, self._addition(place, self.needs.said(place)), most, gone)
@@ -143,9 +140,9 @@ class Chooser:
         for place in likely:
             choice = self._added(choice, self._addition(place, self.needs.done(place)), most, gone)
         for place in likely:
-            choice = self._with_last(choice, self._addition(place, self.needs.done(place)), most, gone)
+            choice = self._with_last_edits(choice, self._addition(place, self.needs.done(place)), most, gone)
         for place in self._answers:
-            choice = self._with_runs(choice, place, min(bound, int(share * whole)), gone, looked=not least)
+            choice = self._with_commands(choice, place, min(bound, int(share * whole)), gone, read_only=not least)
         return choice if least else self._with_beginning(choice, most, gone)
 
     @cached_property
@@ -155,7 +152,7 @@ class Chooser:
 
     def tokens(self, choice: KeptTurns) -> int:
         """Return the tokens of a choice: its turns, lines for dropped exchanges, and the last compaction's summary."""
-        told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
+        told = sum(self.costs.of_text(text) + AROUND for text in self.markers(choice.kept).values())
         return self._own(choice) + told
 
     def _own(self, choice: KeptTurns) -> int:
@@ -163,8 +160,8 @@ class Chooser:
         own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         return own + self.costs.summary(self.end)
 
-    def told(self, kept: frozenset[int]) -> dict[int, str]:
-        """Return the lines that replace dropped exchanges and steps, by the number of the kept turn after each."""
+    def markers(self, kept: frozenset[int]) -> dict[int, str]:
+        """Return the texts that replace dropped exchanges and steps, each by the number of the next kept turn."""
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
         for unit in self.units:
@@ -182,9 +179,9 @@ class Chooser:
         return found
 
     def _added(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the turns of `added`, or unchanged if that would exceed `bound` tokens.
+        """Return `choice` with `added`, or unchanged if the result would exceed `bound` tokens.
 
-        Turns in `gone` belong to dropped exchanges and are never added.
+        `gone` are the turns of dropped exchanges, which are never added.
         """
         turns, full = added.turns - gone, added.full - gone
         if gone & self.units[added.place].whole or (turns <= choice.kept and full <= choice.full):
@@ -197,7 +194,7 @@ class Chooser:
     def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
         """Return `choice` with as many whole exchanges from the session's beginning as fit into `bound` tokens.
 
-        The model's cache makes them cheap. Turns in `gone` (dropped exchanges) are never added.
+        The model's cache makes them cheap. `gone`: see `_added`.
         """
         for place, unit in enumerate(self.units):
             choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
@@ -205,8 +202,8 @@ class Chooser:
                 break
         return choice
 
-    def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the last file edits of the exchange `added.place` that fit into `bound` tokens."""
+    def _with_last_edits(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
+        """Return `choice` with the last edits of the exchange `added.place`, as many as fit into `bound` tokens."""
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
@@ -217,11 +214,12 @@ class Chooser:
         count = bisect_right(fitting, bound, key=lambda edits: self.tokens(with_last(edits)))
         return with_last(fitting[count - 1]) if count else choice
 
-    def _with_runs(self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, looked: bool) -> KeptTurns:
-        """Return `choice` with the commands that the exchange `place` ran, shortest first, up to `room` tokens.
+    def _with_commands(
+        self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, read_only: bool
+    ) -> KeptTurns:
+        """Return `choice` with the shell commands of the exchange `place`, shortest first, up to `room` tokens.
 
-        Their output is recorded nowhere else. With `looked`, read-only steps are added too. Turns in `gone` are never
-        added.
+        Only the log has their output. With `read_only`, steps that only read files are added too. `gone`: see `_added`.
         """
         left = [
             step
@@ -232,7 +230,7 @@ class Chooser:
             and gone.isdisjoint(step.turns)
         ]
         left.sort(key=lambda step: step.short)
-        for some in ([one for one in left if one.runs], [one for one in left if looked and not one.runs]):
+        for some in ([one for one in left if one.runs], [one for one in left if read_only and not one.runs]):
 
             def with_first(count: int, some: Sequence[ToolStep] = some, before: KeptTurns = choice) -> KeptTurns:
                 turns = frozenset(turn for step in some[:count] for turn in step.turns)
@@ -262,11 +260,11 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """Return the index of the exchange with the best evidence, and of the one that completes the answer."""
+        """Return the indexes of the exchange with the best evidence, and of the exchange that ends the answer."""
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
-    def _mended(self) -> list[int]:
-        """Return the index of the exchange after the best one if it edits files: corrections often follow an answer."""
+    def _correction(self) -> list[int]:
+        """Return the index of the exchange after the best one if it edits files: it often corrects the answer."""
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
@@ -290,7 +288,7 @@ class Chooser:
     def _pieces(self, place: int, levels: int) -> list[PricedAddition]:
         """Return the parts of the exchange `place` that could be kept, in falling order of gain per token.
 
-        A part with a better ratio than the smaller part before it is joined with that.
+        A part with more gain per token than the part before it is joined with that part.
         """
         found: list[PricedAddition] = []
         before = 0
@@ -321,7 +319,7 @@ class Chooser:
 
 
 class Selected(NamedTuple):
-    """The choice for one session within a budget: `selection` describes it for the answer, `chooser` made it.
+    """The choice for one session within a budget: `selection` describes it to the user, `chooser` made it.
 
     `excerpt` has the kept turns; it is `None` if the whole session is kept.
     """
@@ -341,7 +339,7 @@ def within(chooser: Chooser, wanted: Budget) -> Selected:
     parts, counted, end = chooser.units, chooser.costs, chooser.end
     _check(parts, wanted)
     whole = sum(counted.turns[: end + 1]) + counted.summary(end)
-    most = None if wanted.budget == MATCH else wanted.budget
+    most = None if wanted.budget == Budget.MATCH else wanted.budget
     why = chooser.unknown
     notes = [f"The best exchanges are unknown ({why}): the last exchange is kept"] if why else []
     known: dict[str, Any] = {
@@ -375,13 +373,13 @@ def within(chooser: Chooser, wanted: Budget) -> Selected:
         new_from=_new_from(chooser.session, end, choice.kept, taken, counted.turns), exchanges=rows,
     )  # fmt: skip
     shortened = choice.kept - choice.full
-    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), taken, shortened), chooser)
+    return Selected(told, Excerpt(choice.kept, end, chooser.markers(choice.kept), taken, shortened), chooser)
 
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
     """Return the first turn that a fork drops or shortens: the model's cache covers only the turns before it.
 
-    After a compaction, this is 0. `taken` has each turn's tokens in the fork, `whole` in the session.
+    After a compaction, this is 0. `taken` are the tokens of each turn in the fork, `whole` in the session.
     """
     if session.compacted(end):
         return 0
@@ -389,7 +387,7 @@ def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[
 
 
 def _gains(evidence: ExchangeEvidence) -> dict[int, float]:
-    """Return a score for each exchange with evidence: similarity of meaning plus words, each over its maximum."""
+    """Return a score for each exchange with evidence: similarity in meaning plus shared words, from 0 to 1 each."""
     nearest = max((part.nearest for part in evidence.parts.values()), default=0.0) or 1.0
     words = max((part.words for part in evidence.parts.values()), default=0.0) or 1.0
     return {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}

@@ -32,8 +32,8 @@ COUNTED = 2_000
 class Costs:
     """The estimated tokens of each turn of a session: in full (`turns`), and with shortened tool results (`short`).
 
-    `summaries` has a pair for each compaction: its turn, and the tokens of its summary. `rate` is characters per
-    token.
+    `summaries` has a pair for each compaction: the turn before which it happened, and the tokens of its summary. `rate`
+    is characters per token.
     """
 
     turns: tuple[int, ...]
@@ -99,11 +99,11 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
-    """A step of an exchange (prompt and answer): the agent's message with its tool results, or a person's message.
+    """A step of an exchange (prompt and answer): an agent's message with its tool results, or a person's message.
 
-    `short` is its size in tokens with shortened results. `edits` and `reads` are the files that it changes and reads;
-    for most shell commands they are unknown. `asks` is true if a person answered or refused a tool call. `broken` is
-    true if a tool result is missing, so that the step cannot be kept.
+    `short` is its size in tokens with shortened results. `edits` and `reads` are the paths of files that it changes and
+    reads, mostly unknown for shell commands. `asks` is true if a person answered or refused a tool call. `broken` is
+    true if a tool call lacks its result, so that the step cannot be kept.
     """
 
     turns: tuple[int, ...]
@@ -119,11 +119,10 @@ class ToolStep:
     actions: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Return True if the step reads the file `path` with a tool."""
         return any(_same(path, one) for one in self.reads)
 
-    def names(self, path: str) -> bool:
-        """Return True if the step runs a command whose text contains the file name of `path`."""
+    def mentions(self, path: str) -> bool:
+        """Return True if the step runs a shell command with the file name of `path` in it."""
         name = PurePosixPath(path).name
         return bool(name) and any(
             action.startswith("run ") and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", action)
@@ -137,15 +136,14 @@ class ToolStep:
         return any(action.startswith("run ") for action in self.actions)
 
     def changes(self, path: str) -> bool:
-        """Return True if the step edits or creates the file `path`."""
         return any(_same(path, one) for one in self.edits)
 
 
 @dataclass(frozen=True)
 class ExchangeUnit:
-    """One exchange (a prompt and its answer), or several ones that a tool call or message spans.
+    """One exchange (a prompt and its answer), or several that a tool call or message connects.
 
-    `number` counts from 1, `start` is the first turn. One of the `steps` is the person's prompt.
+    `number` is the first exchange's, from 1; `start` is its first turn. One of the `steps` is the person's prompt.
     """
 
     number: int
@@ -212,7 +210,7 @@ def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
 def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
     """Return True if a tool call and its result, or parts of one message, are on different sides of turn `border`.
 
-    The turns from `start` to `border` are one side, the turns `numbers` the other. `of_calls` maps call ids to turns.
+    One side is the turns from `start` to `border`, the other the turns `numbers`. `of_calls` maps call ids to turns.
     """
     groups = {turn.message for turn in session.turns[start:border]} - {""}
     return any(
@@ -279,8 +277,7 @@ SAYS_IT = 240
 
 
 class Dependencies:
-    """Finds the earlier turns that a kept exchange (a prompt and its answer) needs, such as the reading of an edited
-    file.
+    """Finds the earlier turns that a kept exchange (a prompt and its answer) needs, such as readings of edited files.
 
     Methods take the exchange's index (`place`) and return the numbers of turns to keep.
     """
@@ -292,14 +289,13 @@ class Dependencies:
         self._readings: dict[tuple[int, str], int | None] = {}
 
     def said(self, place: int) -> frozenset[int]:
-        """Return the turns with the exchange's prompt and final answer, and the question that the prompt answers."""
+        """Return the turns with the exchange's prompt and final answer, and with the `question` before the prompt."""
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """Return the turns of `said`, with those of the exchange's edits and decisions, and turns that these need.
+        """Return the turns of `said`, and those of the exchange's edits and decisions with the turns that these need.
 
-        Decisions are a person's answers to tool calls. With `last`, only that many of the last edits and decisions
-        count.
+        Decisions are a person's answers to tool calls. With `last`, only so many of the last edits and decisions count.
         """
         edits = self.edits(place)
         some = edits[max(0, len(edits) - last) :] if last is not None else edits
@@ -314,7 +310,7 @@ class Dependencies:
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """Return the turns of the earlier question or remark that an exchange's prompt responds to, if any."""
+        """Return the turns of the earlier exchange to which a prompt replies, such as a question, if any."""
         found = frozenset[int]()
         while place > 0:
             unit, before = self._units[place], self._units[place - 1]
@@ -325,7 +321,7 @@ class Dependencies:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """Return `turns`, and for each file that they edit the turns that last read it, or else first wrote it."""
+        """Return `turns`, and for each file that they edit the turns that last read it, otherwise first wrote it."""
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
         for place in places:
@@ -341,7 +337,7 @@ class Dependencies:
             earlier = [(at, step) for at, step in enumerate(self._steps[:place]) if not step.broken]
             looked = next((at for at, step in reversed(earlier) if step.shows(path)), None)
             if looked is None:
-                looked = next((at for at, step in reversed(earlier) if step.names(path)), None)
+                looked = next((at for at, step in reversed(earlier) if step.mentions(path)), None)
             made = next((at for at, step in earlier if step.changes(path)), None)
             self._readings[key] = made if looked is None else looked
         return self._readings[key]
@@ -358,8 +354,8 @@ _LEADING = late(r"^[\W_]+")
 def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
     """Return the text that replaces dropped exchanges and steps of `session`, from turn `first` on.
 
-    It says how many were dropped, and where to read them. It quotes none of them: text that is later removed from the
-    session is not here.
+    It says how many were dropped and where to read them. It quotes nothing, so that a text cut from the session later
+    is not in it.
     """
     counted = [
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number

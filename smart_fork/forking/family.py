@@ -1,6 +1,6 @@
-"""The family of a session, across agents: its ancestors, and every log made from them (copies, forks, handovers).
+"""The family of a session, across agents: its ancestors, and all logs made from these (copies, forks, handovers).
 
-A handover is text written for another agent. The evidence is in the logs, the worker registry, and the records of
+A handover is text written for another agent. Relations come from the logs, the worker registry, and the records of
 handovers and cuts (removals of turns from a log). No index is needed.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import field
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Self
 
 from indexer.lazy import dataclass
 from indexer.transcripts.base import LogFile
@@ -37,9 +38,9 @@ _SAID = re.compile(
 class KnownRelations:
     """Relations between sessions that are recorded outside their logs.
 
-    `forks` maps a session to its parent. `shared` pairs a session with a related session of its agent, or with a
-    message that both have. `through` maps a session made by a handover (text for another agent) to the last message
-    handed over. `others` maps a merged session to its further parents.
+    `forks` maps a session to its parent. `shared` has pairs: a session, and a related session or a message that it
+    shares with others. `through` maps a session made by a handover (text for another agent) to the last message handed
+    over. `others` maps a merged session to its further parents.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class KnownRelations:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
-        """Return `known`, and the sessions of the same agents that `forks` ties to these, each with its agent."""
+        """Return `known` and all sessions of the same agents that `forks` connects with these, each with its agent."""
         ties = defaultdict[str, set[str]](set)
         for one, other in self.forks.items():
             ties[one].add(other)
@@ -63,7 +64,7 @@ class KnownRelations:
         return reached
 
     def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
-        """Return (agent, id) of the sessions tied to `known` ones by a merge or a handover (text for another agent)."""
+        """Return (agent, id) of sessions that a merge or handover (text for another agent) connects to `known` ones."""
         merged = [(fork, parent) for fork, parents in self.others.items() for parent in parents]
         ties = [(pair, False) for pair in self.forks.items()] + [(pair, True) for pair in merged]
         found = dict.fromkeys(
@@ -77,8 +78,9 @@ class KnownRelations:
 
 
 def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRelations:
-    """Collect the relations of all sessions from `workers`, from records of handovers (text for another agent), and
-    from the first text of `asked`.
+    """Collect relations of sessions from `workers` and the records of handovers (text for another agent).
+
+    A handover without a record is found by the first text in the log of `asked`.
     """
     found = KnownRelations(shared={(asked.session_id, FamilyLog.tie(one)) for one in asked.beginnings})
     for one in workers:
@@ -134,7 +136,7 @@ def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
-    """Return the session, as (agent, id), from which `session` was handed over according to its log's first text."""
+    """Return the session that was handed over to `session`, as (agent, id), from the heading in its log; or `None`."""
     try:
         with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
             said = _SAID.search(file.read(_BYTES))
@@ -150,17 +152,15 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
 def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, str]:
     """Return each session's parent as child id → parent id, without cycles.
 
-    `forks` has the recorded parents. Otherwise, logs are compared: the parent is the earlier session that shares the
-    longest beginning.
+    Recorded parents in `forks` come first. Otherwise, logs are compared: the parent is the earlier session that shares
+    the longest beginning.
     """
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
         if not kin.messages and AGENTS[kin.agent].ancestry:  # it was alone in its family
             AGENTS.ancestry_of(kin.agent).read(kin)
     guess = _Shared(family)
-    children: dict[str, list[str]] = defaultdict(list)
-    for child, parent in forks.items():
-        children[parent].append(child)
+    children = _inverted({child: {parent} for child, parent in forks.items()})
     for kin in sorted(family, key=lambda kin: (kin.begun, kin.session_id)):
         # No known fork of a session is its parent, however early its log seems to begin.
         likely = forks.get(kin.session_id) or guess.parent(kin, reached({kin.session_id}, children) - {kin.session_id})
@@ -193,9 +193,10 @@ class _Shared:
                 self._has[message.id] |= 1 << place
 
     def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
-        """Return the id of the earlier session with the longest shared beginning, except forks of `kin` (`below`).
+        """Return the id of the earlier session with the longest beginning in common with `kin`, but not one of `below`.
 
-        Of equal ones, prefer the parent recorded in the log of `kin`, or a fork of that parent.
+        `below` are forks of `kin`. Of several such sessions, prefer the parent recorded in the log of `kin`, or its
+        fork.
         """
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
@@ -213,7 +214,7 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Return the logs (bits) in `alive` that share the longest beginning with `kin`, and its length in messages."""
+        """Return which logs in `alive` share the longest beginning with `kin`, and its length in messages."""
         shared = 0
         for message in kin.messages:
             left = alive & (self._has.get(message.id, 0) | self._has.get(message.message_id, 0))
@@ -229,12 +230,17 @@ Links = Mapping[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A log with text of another session: copies of its records or, if `handed_over`, new records for an agent."""
+    """A log with content of another session: copied records, or text for another agent (`handed_over`)."""
 
     agent: AgentName
     session_id: str
     path: Path
     handed_over: bool = False
+
+    @classmethod
+    def of(cls, kin: FamilyLog, copied: Collection[str] = ()) -> Self:
+        """Return the log `kin` as a descendant; `copied` are the ids of sessions with copied records."""
+        return cls(kin.agent, kin.session_id, kin.path, kin.session_id not in copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +248,8 @@ class Descent:
     """The logs that contain text of a given session.
 
     `descendants` were made from the session. `unclear` share records with it, but which came first is unknown.
-    `siblings` share records that both have from an earlier session. `ancestors` are session ids; `without_log` are
-    relatives without a log, as (agent, id).
+    `siblings` share records that both copied from an earlier session. `ancestors` are session ids; `without_log` are
+    related sessions without a log, as (agent, id).
     """
 
     descendants: tuple[Descendant, ...] = ()
@@ -262,10 +268,66 @@ class Descent:
         """Return the paths of logs with records copied from the session, also through other copies."""
         return [one.path for one in self.descendants if not one.handed_over]
 
+    @classmethod
+    def of(cls, agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Self:
+        """Find every log that was made from a session, also through other copies. `path` is the session's log.
+
+        Logs with one of the session's records, whose ids are `keys`, are found too.
+        """
+        if not AGENTS[agent].ancestry:
+            return cls()
+        asked, notes = Session(agent, session_id, path, ()), _notes()
+        found, known = known_relations(asked, Registry.known_workers()), notes.get(session_id)
+        for child in known.below if known else ():
+            found.forks.setdefault(child, session_id)
+        family = relatives(asked, "", found)
+        related = {str(kin.path) for kin in family}
+        apart = (file for file in OWN[agent].discover() if file.location not in related)
+        holders = [*_holders(agent, keys, path, apart, is_kin=False)]
+        for one in holders:
+            if one.session_id not in {kin.session_id for kin in family}:
+                family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
+        family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
+        guessed = parents(family, found.forks)
+        links = _links(family, guessed, found, session_id if known else "")
+        for parent, noted in notes.items():
+            links[parent] |= noted.above
+            for child in noted.below:
+                links[child].add(parent)
+        made = _inverted(links)
+        agents = defaultdict(lambda: agent, found.agents | {kin.session_id: kin.agent for kin in family})
+        _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))
+        below, above = reached({session_id}, made), reached({session_id}, links) - {session_id}
+        uncertain = _uncertain(guessed, links, notes)
+        tied = (reached({session_id}, uncertain) - below - above) | (below & above)
+        below -= tied
+        beside = reached({session_id, *above}, made) - below - reached(tied, made)
+        placed = {str(kin.path) for kin in family if kin.session_id in {*below, *tied}}
+        near = map(OWN[agent].log_at, sorted(related - placed))
+        holders += _holders(agent, keys, path, filter(None, near), is_kin=True)
+        holders = [one for one in holders if str(one.path) not in placed]
+        strangers = {one.session_id for one in holders} - below - beside - tied
+        # A fork whose parent is gone has records of this one, if this one has no parent. After a cut that is not known.
+        orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
+        others = sorted((kin for kin in family if kin.path.resolve() != path.resolve()), key=lambda kin: str(kin.path))
+        #: Within one agent, logs share records; across agents, they share text only.
+        direct = _same_agent(made, agents, agent)
+
+        def logs_of(sessions: set[str]) -> list[Descendant]:
+            copied, all_ = reached(sessions, direct), reached(sessions, made)
+            return [Descendant.of(kin, copied) for kin in others if kin.session_id in all_]
+
+        certain = [one for one in logs_of({session_id, *orphans}) if one.session_id not in tied]
+        unclear = [one for one in logs_of({*tied, *strangers} - orphans) if one not in certain]
+        siblings = [one for one in holders if one.session_id in beside]
+        siblings += [Descendant.of(kin) for kin in others if kin.session_id in beside and kin.agent != agent]
+        lost = _without_log({session_id, *orphans}, others, links, made, agents)
+        return cls(tuple(certain), tuple(unclear), tuple(siblings), frozenset(above), tuple(lost))
+
 
 @dataclass(slots=True)
 class _Noted:
-    """Relations of one session, recorded when turns that showed them were cut from a log.
+    """Relations of one session that a cut (removal of turns from a log) recorded, since the logs no longer show them.
 
     `below` are sessions made from it, `above` are its ancestors. `unclear` are relatives in an unknown order.
     """
@@ -277,7 +339,7 @@ class _Noted:
 
 
 def _notes() -> dict[str, _Noted]:
-    """Return the relations that cuts (removals of turns from logs) have recorded, by session id."""
+    """Return the relations that cuts have recorded, by session id."""
     found: dict[str, _Noted] = {}
     for one in snapshots.noted_changes():
         if one.tool in AGENTS:
@@ -288,93 +350,15 @@ def _notes() -> dict[str, _Noted]:
     return found
 
 
-def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Find every log that was made from a session, also through other copies. `path` is the session's log.
-
-    Logs that contain a record of the session, identified by `keys`, count as well.
-    """
-    if not AGENTS[agent].ancestry:
-        return Descent()
-    asked, notes = Session(agent, session_id, path, ()), _notes()
-    found, known = known_relations(asked, Registry.known_workers()), notes.get(session_id)
-    for child in known.below if known else ():
-        found.forks.setdefault(child, session_id)
-    family = relatives(asked, "", found)
-    related = {str(kin.path) for kin in family}
-    apart = (file for file in OWN[agent].discover() if file.location not in related)
-    holders = [*_holders(agent, keys, path, apart, is_kin=False)]
-    for one in holders:
-        if one.session_id not in {kin.session_id for kin in family}:
-            family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
-    family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
-    guessed = parents(family, found.forks)
-    links = _links(family, guessed, found, session_id if known else "")
-    for parent, noted in notes.items():
-        links[parent] |= noted.above
-        for child in noted.below:
-            links[child].add(parent)
-    made = _inverted(links)
-    agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
-    _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))
-    below, above = reached({session_id}, made), reached({session_id}, links) - {session_id}
-    uncertain = _uncertain(guessed, links, notes)
-    tied = (reached({session_id}, uncertain) - below - above) | (below & above)
-    below -= tied
-    beside = reached({session_id, *above}, made) - below - reached(tied, made)
-    placed = {str(kin.path) for kin in family if kin.session_id in {*below, *tied}}
-    near = map(OWN[agent].log_at, sorted(related - placed))
-    holders += _holders(agent, keys, path, filter(None, near), is_kin=True)
-    holders = [one for one in holders if str(one.path) not in placed]
-    strangers = {one.session_id for one in holders} - below - beside - tied
-    # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
-    orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
-    others = sorted((kin for kin in family if kin.path.resolve() != path.resolve()), key=lambda kin: str(kin.path))
-    logs = _Logs(others, made, agent, agents)
-    certain = [one for one in logs.of({session_id, *orphans}) if one.session_id not in tied]
-    unclear = [one for one in logs.of({*tied, *strangers} - orphans) if one not in certain]
-    return Descent(
-        tuple(certain),
-        tuple(unclear),
-        (*(one for one in holders if one.session_id in beside), *logs.told_of(beside)),
-        frozenset(above),
-        tuple(logs.lost({session_id, *orphans}, links)),
-    )
-
-
-class _Logs:
-    """The logs of a family, and for each session the sessions that were made from it."""
-
-    def __init__(
-        self, family: Sequence[FamilyLog], made: Links, agent: AgentName, agents: Mapping[str, AgentName]
-    ) -> None:
-        self._family, self._made, self._agent = family, made, agent
-        self._agents = agents
-        #: Within one agent, logs share records; across agents, they share text only.
-        self._direct = _same_agent(made, agents, agent)
-
-    def of(self, sessions: set[str]) -> list[Descendant]:
-        """Return the logs of `sessions` and of all sessions made from them."""
-        below, direct = reached(sessions, self._made), reached(sessions, self._direct)
-        return [
-            Descendant(kin.agent, kin.session_id, kin.path, handed_over=kin.session_id not in direct)
-            for kin in self._family
-            if kin.session_id in below
-        ]
-
-    def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
-        """Yield the logs of those `sessions` that belong to another agent than the session whose family this is."""
-        for kin in self._family:
-            if kin.session_id in sessions and kin.agent != self._agent:
-                yield Descendant(kin.agent, kin.session_id, kin.path, handed_over=True)
-
-    def lost(self, sessions: set[str], links: Links) -> Iterator[tuple[AgentName, str]]:
-        """Yield the relatives of `sessions` that have no log, as (agent, session id)."""
-        there = {kin.session_id for kin in self._family}
-        ties = {one: {*links.get(one, ()), *self._made.get(one, ())} for one in {*links, *self._made}}
-        for one in sorted(reached(sessions, ties) - sessions - there):
-            agent = self._agents.get(one, self._agent)
-            if not READERS[agent].locate(one):
-                yield agent, one
+def _without_log(
+    sessions: set[str], family: Sequence[FamilyLog], links: Links, made: Links, agents: Mapping[str, AgentName]
+) -> Iterator[tuple[AgentName, str]]:
+    """Yield the relatives of `sessions` that have no log, as (agent, session id)."""
+    ties = {one: {*links.get(one, ()), *made.get(one, ())} for one in {*links, *made}}
+    for one in sorted(reached(sessions, ties) - sessions - {kin.session_id for kin in family}):
+        agent = agents[one]
+        if not READERS[agent].locate(one):
+            yield agent, one
 
 
 def _links(
@@ -382,7 +366,7 @@ def _links(
 ) -> defaultdict[str, set[str]]:
     """Return the certain relations of a family: session id → ids of its parents.
 
-    `guessed` has parents that only shared records suggest. It does not count if both sessions began at the same time,
+    `guessed` has parents found by comparing logs. Such a parent is not certain if both sessions began at the same time,
     or if turns were removed from one of them (`cut`).
     """
     known = {kin.session_id: kin for kin in family}
@@ -399,7 +383,7 @@ def _links(
 
 
 def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
-    """Yield the logs of sessions that are related to those in `there` only according to records of cuts."""
+    """Yield the logs of sessions that only the records of cuts relate to the sessions `there`."""
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
     for one, noted in notes.items():
@@ -415,7 +399,7 @@ def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelatio
 
 
 def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
-    """Return each session's relatives of which it is unknown whether they are its parents or its forks."""
+    """Return for each session the relatives that may be its parents or its forks."""
     tied: dict[str, set[str]] = defaultdict(set)
     noted = ((one, other) for one, known in notes.items() for other in known.unclear)
     for child, parent in (*guessed.items(), *noted):
@@ -433,9 +417,9 @@ def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) 
 def _add_copies_of_told(
     session_id: str, family: Sequence[FamilyLog], links: Links, made: defaultdict[str, set[str]], direct: Links
 ) -> None:
-    """Add to `made` the copies of handed-over sessions: sessions that share their records and record no parent.
+    """Add to `made` the copies of handed-over sessions, which share records but record no parent.
 
-    The order of two such sessions does not matter: their logs are only searched, not cut.
+    Which of two such copies is older does not matter: their logs are only searched, not cut.
     """
     told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
@@ -456,7 +440,10 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
 def _holders(
     agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
 ) -> Iterator[Descendant]:
-    """Yield the logs among `files`, except `own`, with one of the records `keys`: recorded relations can be lost."""
+    """Yield the logs among `files` that contain one of the records `keys`, except the log `own`.
+
+    This finds copies with lost relations. `is_kin`: see `_holds`.
+    """
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():
         if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
@@ -467,9 +454,9 @@ def _holders(
 
 @lru_cache(maxsize=1 << 17)
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
-    """Return True if the log `file` contains a record in `keys`. Cached, since one command asks for many logs again.
+    """Return True if the log `file` contains a record in `keys`. Results are cached: one command asks repeatedly.
 
-    Without `is_kin` (a known relation), logs that never hold other sessions' records are not read.
+    A log of an unrelated session (not `is_kin`) is read only if it may contain records of other sessions.
     """
     path = file.path
     return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.safe_files import index_db
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
@@ -19,11 +20,11 @@ from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.results import resumed_part
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.budget_parts import costs
-from smart_fork.forking.copies import ForkPoint, MergedPart, beginning_with, last_branch_point, point_at
+from smart_fork.forking.copies import MergedPart, beginning_with
+from smart_fork.forking.fork_points import ForkPoint, last_branch_point, point_at
 from smart_fork.forking.handover import Handover, beyond, handover, joined
-from smart_fork.forking.handover_text import whence
-from smart_fork.forking.request import MATCH, Budget, ForkRequest
-from smart_fork.forking.worker import ForkContent
+from smart_fork.forking.handover_text import description_line
+from smart_fork.forking.request import Budget, ForkRequest
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Library, Opening
@@ -48,7 +49,7 @@ def merged(
         MergedPart(session, _excerpt(session, one), unmasked) for session, one in zip(read, found, strict=True)
     ]
     told = [
-        replace(part, excerpt=beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt))
+        replace(part, excerpt=beginning_with(f"What follows is from {description_line(part.session)}.", part.excerpt))
         for part in (first, *others)
     ]
     parts = [told[0], *(_without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
@@ -73,18 +74,18 @@ def merged(
 
 
 def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
-    """Choose the exchanges to keep in each session, within one token budget, and return the choices in their order.
+    """Choose the exchanges to keep in each of the sessions `read`, within one token budget. Keep the sessions' order.
 
-    The choice begins with the smallest session; tokens that it does not use go to the others.
+    Smaller sessions are chosen from first; tokens that they leave go to the larger ones.
     """
     found: dict[int, Selected] = {}
     left = all_.budget
     order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))
     for done, place in enumerate(order):
-        share = left if left == MATCH else max(1, int(left) // (len(read) - done))
+        share = left if left == Budget.MATCH else max(1, int(left) // (len(read) - done))
         one = chosen(read[place], last_branch_point(read[place]), replace(all_, budget=share), answers)
         found[place] = one
-        if left != MATCH:
+        if left != Budget.MATCH:
             left = max(0, int(left) - one.selection.tokens)
     return [found[place] for place in range(len(read))]
 
@@ -129,7 +130,7 @@ class IntentEvidence(NamedTuple):
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence for the exchanges of `session`; if the index cannot be searched, only the reason."""
+        """Return the evidence in `session`; if the index cannot be searched, an `ExchangeEvidence` with the reason."""
         try:
             return self.of(session)
         except IndexUnavailable as error:
@@ -140,11 +141,11 @@ class IntentEvidence(NamedTuple):
 def gathered(
     intent: str, also: Sequence[str], library: Opening | None, *, chooses: bool, compares: bool = False
 ) -> Iterator[IntentEvidence | None]:
-    """Yield the evidence for an intent (what the user looks for), or `None` if the caller needs no evidence.
+    """Yield the evidence for an intent (what the user looks for); `None` without an intent or a need for evidence.
 
-    The caller needs it if it `chooses` a fork's content, or `compares` ways to fork, for which no index is created.
-    `also` are other phrasings, `library` is the index. The intent is embedded in a thread that ends before the context
-    closes, since this process may then become an agent.
+    The need: the caller `chooses` a fork's content; or `compares` ways to fork, and an index exists. `also` are other
+    phrasings, `library` is the index. A thread embeds the intent. It ends before the context does, because this process
+    may become an agent then.
     """
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
@@ -160,9 +161,9 @@ def gathered(
 
 
 def answering(session: Session, answers: IntentEvidence | None, found: str | None = None) -> str:
-    """Return the id of a message in the exchange (a prompt and its answer) that completes the answer to the intent.
+    """Return the id of a message in the exchange (a prompt and its answer) that ends the answer to the intent.
 
-    If the evidence `answers` shows none, return `found`, the id of the message that the search has found.
+    If `answers` has no evidence for one, return `found`: the message that the search has found.
 
     Raises:
         Usage: there is no intent.
@@ -212,20 +213,21 @@ def _none_answers(session_id: str, low_score: str) -> NotFound:
 def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence | None) -> Selected:
     """Return the exchanges (prompts with answers) that the budget `wanted` keeps of a session up to turn `end`.
 
-    Those that answer the intent (what the user looks for) count most, by the evidence `answers`; else the last ones.
+    With the evidence `answers`, those that answer the intent (what the user looks for) are kept first; else the last
+    ones.
 
     Raises:
         Usage: the budget is `match`, and there is no intent; or see `within`.
         NotFound: the budget is `match`, and nothing in the session answers.
     """
-    if wanted.budget == MATCH and answers is None:
+    if wanted.budget == Budget.MATCH and answers is None:
         raise Usage(
             "A budget of match needs an intent",
             advice('Give an intent: --intent "…", or a prompt.', tool="Give an intent: prompt."),
         )
     evidence = answers.if_any(session) if answers is not None else None
     if evidence is not None and evidence.low_score:
-        if wanted.budget == MATCH and not wanted.changed():
+        if wanted.budget == Budget.MATCH and not wanted.changed():
             raise _none_answers(session.session_id, evidence.low_score)
         evidence = ExchangeEvidence(why_not=f"nothing fits: the best score is {evidence.low_score}")
     return within(Chooser(session, costs(session), end, evidence or ExchangeEvidence()), wanted)
@@ -236,7 +238,8 @@ def content_of(
 ) -> ForkContent:
     """Return the content of a fork of one session, for `agent`.
 
-    Usually the agent itself forks a whole session. A `borrowed` session (stored in a repository) is always copied.
+    A whole session is forked by its own agent, unless it is `borrowed` (stored in a repository): then smart-fork copies
+    it.
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
@@ -270,7 +273,7 @@ def hand_over_to(
 
 
 def _point(request: ForkRequest, session: Session, answers: IntentEvidence | None) -> tuple[ForkPoint | None, str]:
-    """Return the requested fork point, `None` for the whole session, and a note on it for the user."""
+    """Return the requested fork point, and a note for the user; `None` for the whole session."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
@@ -281,10 +284,10 @@ def _point(request: ForkRequest, session: Session, answers: IntentEvidence | Non
 
 
 def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:
-    """Return the point up to which a fork copies a whole session, and a note for the user.
+    """Return the last turn of a whole session that a fork copies, and a note for the user.
 
-    It is `None` if the session's agent forks it. smart-fork writes a copy if records are missing, or if the session is
-    `borrowed` (stored in a repository).
+    It is `None` if the session's own agent forks it. smart-fork copies the session if its agent would load only a part,
+    or if it is `borrowed` (stored in a repository).
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
@@ -296,7 +299,7 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None,
 
 
 def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
-    """Return the fork point after the exchange of a message, `None` after the last one, and a note for the user."""
+    """Return the fork point after the exchange of a message (`None` after the last one), and a note for the user."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
         hint = "The session was rewound after the search. Search again."
@@ -307,3 +310,21 @@ def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
     where = "at the session's end" if end is None else f"after message {end}"
     note = f"Forked {where}: exchange {exchange} of {len(starts)} answers best"
     return None if end is None else ForkPoint.after(session, end), note
+
+
+@dataclass(frozen=True, slots=True)
+class ForkContent:
+    """The content of a fork: its session up to `point`, or the turns of `excerpt`, then the kept turns of `others`.
+
+    `asked` is the fork point that the user requested, `leaves` the one before a budget dropped turns. `handover` is the
+    text for another agent, if one continues the session. `selected` has the budget's choice for each session.
+    """
+
+    asked: ForkPoint | None = None
+    leaves: ForkPoint | None = None
+    point: ForkPoint | None = None
+    excerpt: Excerpt | None = None
+    others: tuple[MergedPart, ...] = ()
+    handover: Handover | None = None
+    selected: tuple[Selected, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -24,19 +24,20 @@ from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.portable_records import HomePlace, Utterance
 from smart_fork.display_text import quotation
 from smart_fork.forking.budget_parts import marker, plain
-from smart_fork.forking.copies import SessionCopy, is_others, write_branch
+from smart_fork.forking.copies import SessionCopy, write_branch
 from smart_fork.forking.handover_text import (
     QUOTED_DATA_NOTICE,
     SAID_CHARACTERS,
     NeutralMessage,
     as_session,
+    description_line,
     lost_of,
     read_neutral,
     utterances,
-    whence,
 )
-from smart_fork.forking.request import MATCH, Budget
+from smart_fork.forking.request import Budget
 from smart_fork.forking.results import HandoverSize, counted
+from smart_fork.forking.source_sessions import is_others
 from smart_fork.repository.reflog import was_checked_out
 from smart_fork.system.processes import Machine
 
@@ -78,8 +79,8 @@ def handover(
     missing = sum(one.turn >= begun for one in told.messages) - len(messages)
     lost = lost_of(told)
     facts = (
-        _whence(session, end),
-        _stood(session, end),
+        _heading(session, end),
+        _repository_state(session, end),
         f"Missing here: {counted(lost)}." if lost else "",
         _ACT,
         marker(plain(session.session_id), session.exchanges()[0].start, exchanges=earlier) if earlier else "",
@@ -96,7 +97,7 @@ def handover(
 
 
 def joined(parts: Sequence[Handover]) -> Handover:
-    """Return several handovers (sessions as text) as one, in the given order. Their sizes are added up."""
+    """Return several handovers (sessions as text) as one, in the given order, with the sum of their sizes."""
     every = [part.handed for part in parts]
     handed = replace(
         every[0],
@@ -111,23 +112,23 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
     """Return a warning, in a list, if a handover (a session as text) exceeds the budget `wanted`."""
-    if wanted.budget == MATCH or handed.tokens <= wanted.budget:
+    if wanted.budget == Budget.MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
 
 
-def _whence(session: Session, end: int) -> str:
+def _heading(session: Session, end: int) -> str:
     cut = "" if end >= len(session.turns) - 1 else f" It ends after message {end}."
     return (
-        f"What follows is {whence(session)}. It has every message word for word, and one line for each action with "
-        f"its result.{cut}"
+        f"What follows is {description_line(session)}. It has every message word for word, "
+        f"and one line for each action with its result.{cut}"
     )
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """Return the utterances, the first after the heading `head` in a tag, which readers of the log remove.
+    """Return the utterances, the first one after the text `head` in a tag that log readers skip.
 
-    If the last utterance is a person's, add one by the agent, so that the conversation ends with the agent.
+    If a person has the last word, add an utterance by the agent, so that the conversation ends with the agent.
     """
     if not said:
         return []
@@ -139,8 +140,7 @@ def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
 
 
 def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) -> tuple[list[NeutralMessage], int]:
-    """Return the last messages that fit into `room` tokens, and the number of the turn with which they begin (0 for
-    all).
+    """Return the last messages that fit into `room` tokens, and the turn at which they begin (0 for all messages).
 
     They begin with a prompt. If the last exchange alone is too large, return its prompt and as much of its end as fits.
     """
@@ -189,7 +189,7 @@ def _shortened(message: NeutralMessage, room: int) -> NeutralMessage:
     return replace(message, text=text if text == message.text else f"{_CUT}{text}", actions=tuple(reversed(actions)))
 
 
-def _stood(session: Session, end: int) -> str:
+def _repository_state(session: Session, end: int) -> str:
     """Describe the repository as it was at turn `end`: its commit, and the files that were edited but not committed."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
@@ -207,7 +207,7 @@ def _stood(session: Session, end: int) -> str:
 
 
 def _uncommitted(session: Session, end: int) -> list[str]:
-    """Return the files that the session edited after its last commit, up to turn `end`, by their last edits."""
+    """Return the files that the session edited after its last commit, up to turn `end`, in order of last edits."""
     edited: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = {}
     for turn in session.turns[: end + 1]:
@@ -225,10 +225,10 @@ def _uncommitted(session: Session, end: int) -> list[str]:
 def write_handover(
     adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
 ) -> SessionCopy:
-    """Write a handover (a session as text) as a new session of the agent of `adapter`. `source` is the original
-    session.
+    """Write a handover (a session as text) as a new session for the agent of `adapter`.
 
-    A session of another user stays recorded as another user's; undoing the copy deletes that record.
+    If `source`, the original session, is another user's, the new one is recorded as another user's too, until the copy
+    is undone.
 
     Raises:
         ForkRefused: the agent would not load the session.

@@ -1,11 +1,10 @@
-"""The family of a session as an answer to the user: ancestors, forks, and where each fork begins."""
+"""The family of a session as an answer to the user: ancestors, forks, and the message at which each fork begins."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -15,7 +14,7 @@ from indexer.masking import shorten
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog
 from smart_fork.agents.log_readers import READERS
@@ -29,7 +28,7 @@ from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.family import KnownRelations, known_relations, parents, relatives
 from smart_fork.forking.results import Family, LeftAt, Relative, RunningWorker
 from smart_fork.system import call_context
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_path import has_registry
@@ -45,7 +44,7 @@ QUOTE_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """Facts about a session: title, directory, times, size, and whether the current call may show it."""
+    """Facts about a session: title, directory, times and size. `may_be_told` is true if this caller may see them."""
 
     title: str = ""
     cwd: str = ""
@@ -59,9 +58,9 @@ class SessionFacts:
 
 @bounded(0.5)  # it is read for its turns and for its messages
 def lineage(reference: str) -> Family:
-    """Return the family of a session (its ancestors and all their forks) as a tree.
+    """Return the family of a session: its ancestors and all their forks, each before its forks.
 
-    Each session precedes its forks; forks are in order of creation.
+    Forks of one session are in order of creation.
     """
     asked = session_lookup.read(session_lookup.locate(reference))
     told = _with_index(lambda store: _told(asked, _known(asked, store), store))
@@ -71,7 +70,7 @@ def lineage(reference: str) -> Family:
 
 
 def forks_of(session: Session) -> tuple[Relative, ...]:
-    """Return the forks of a session that was read already, in order of creation."""
+    """Return the forks of `session`, in order of creation."""
 
     def forks(store: Store | None) -> tuple[Relative, ...]:
         known = _known(session, store)
@@ -114,9 +113,9 @@ def _known(asked: Session, store: Store | None) -> _Known:
 
 def _told(asked: Session, known: _Known, store: Store | None) -> Family:
     family, found, workers = known
-    telling = _Telling(store, found, asked)
+    reader = _FactReader(store, found, asked)
     if call_context.limited():  # a fork may work elsewhere; there it is as if its log were gone
-        family = [kin for kin in family if telling.facts(kin).may_be_told]
+        family = [kin for kin in family if reader.facts(kin).may_be_told]
     forks = found.forks
     above = parents(family, forks)
     logs = _logs(family)
@@ -124,20 +123,25 @@ def _told(asked: Session, known: _Known, store: Store | None) -> Family:
     for session_id in running:  # an agent without a prompt has written nothing yet
         if session_id not in logs and forks.get(session_id) in logs:
             above[session_id] = forks[session_id]
-    told = tuple(
-        _member(
-            found.agents.get(session_id, asked.agent),
-            session_id,
-            above.get(session_id),
-            logs,
-            telling,
-            others=found.others.get(session_id, ()),
-            depth=depth,
-            workers=workers,
-            running=running.get(session_id),
-        )
-        for session_id, depth in _in_order(above, logs, asked.session_id)
-    )
+
+    def member(session_id: str, depth: int) -> Relative:
+        own, parent, worker = logs.get(session_id, ()), above.get(session_id), running.get(session_id)
+        agent = own[0].agent if own else found.agents.get(session_id, asked.agent)
+        facts = reader.facts(own[0]) if own else SessionFacts()
+        return Relative(
+            depth=depth, session_id=session_id, agent_type=agent, parent=parent,
+            merged_from=found.others.get(session_id, ()),
+            left_parent_at=reader.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
+            log_gone=not own, title=shown_title(facts.title), started=facts.started, last_activity=facts.last_activity,
+            begun=own[0].begun or facts.started if own else "", turns=facts.turns, token_estimate=facts.tokens,
+            working_directory=facts.cwd, project_inferred_from=facts.inferred_from,
+            jsonl_path=str(own[0].path) if own else None, copies=tuple(str(kin.path) for kin in own[1:]),
+            resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
+            started_by=next((one.caller_session_id for one in workers if one.session_id == session_id), None),
+            running=worker.told(RunningWorker, status=worker.status or worker.state) if worker else None,
+        )  # fmt: skip
+
+    told = tuple(member(*one) for one in _in_order(above, logs, asked.session_id))
     parent = next((one.parent for one in told if one.session_id == asked.session_id), None)
     back = next((one.resume_command for one in told if one.session_id == parent), None)
     return Family(
@@ -151,7 +155,7 @@ def _workers() -> list[WorkerRecord]:
     if not has_registry():
         return []
     with Registry() as registry:
-        note_ends(registry, Processes(), os.environ, time.time())
+        note_ends(registry, Machine())
         known = registry.workers()
     return [worker for worker in known if call_context.permits(worker.cwd)]
 
@@ -190,38 +194,13 @@ def _in_order(
         waiting += [(one, depth + 1) for one in sorted(children[session_id], key=begun, reverse=True)]
 
 
-def _member(
-    agent: AgentName, session_id: str, parent: str | None, logs: Mapping[str, Sequence[FamilyLog]],
-    telling: _Telling, *,
-    others: tuple[str, ...], depth: int, workers: Sequence[WorkerRecord], running: WorkerRecord | None,
-) -> Relative:  # fmt: skip
-    """Describe one session of a family, from its log (if it has one) and from the worker registry.
-
-    `others` are further parents of a merged session; `running` is the worker that has the session open.
-    """
-    own = logs.get(session_id, ())
-    agent = own[0].agent if own else agent
-    facts = telling.facts(own[0]) if own else SessionFacts()
-    return Relative(
-        depth=depth, session_id=session_id, agent_type=agent, parent=parent, merged_from=others,
-        left_parent_at=telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
-        log_gone=not own, title=shown_title(facts.title), started=facts.started, last_activity=facts.last_activity,
-        begun=own[0].begun or facts.started if own else "", turns=facts.turns, token_estimate=facts.tokens,
-        working_directory=facts.cwd, project_inferred_from=facts.inferred_from,
-        jsonl_path=str(own[0].path) if own else None, copies=tuple(str(kin.path) for kin in own[1:]),
-        resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
-        started_by=next((one.caller_session_id for one in workers if one.session_id == session_id), None),
-        running=running.told(RunningWorker, status=running.status or running.state) if running else None,
-    )  # fmt: skip
-
-
 def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> SessionFacts:  # noqa: FBT001 - as it is
     return SessionFacts(
         one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from
     )
 
 
-class _Telling:
+class _FactReader:
     """Reads facts about sessions: from the index if the log is unchanged since indexing, otherwise from the log."""
 
     def __init__(self, store: Store | None, found: KnownRelations, asked: Session) -> None:
@@ -239,7 +218,7 @@ class _Telling:
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
-        """Return the last message of `parent` that its fork `kin` also has, numbered as ``show`` does, if any."""
+        """Return the last message of `parent` that its fork `kin` also has; `None` if they share none."""
         above = self._session(parent)
         if above is None:
             return None
@@ -257,14 +236,11 @@ class _Telling:
     def _unchanged(self, kin: FamilyLog) -> bool:
         seen = self._seen.get(str(kin.path))
         now = READERS[kin.agent].log_at(str(kin.path))
-        if seen is None or now is None:
-            return False
-        return (seen.mtime_ns, seen.size) == (kin.mtime_ns, now.size)
+        return bool(seen and now and (seen.mtime_ns, seen.size) == (kin.mtime_ns, now.size))
 
     def _session(self, kin: FamilyLog) -> Session | None:
         if kin.path not in self._read:
-            try:
+            self._read[kin.path] = None
+            with suppress(OSError):
                 self._read[kin.path] = READERS[kin.agent].read(kin.path).session
-            except OSError:
-                self._read[kin.path] = None
         return self._read[kin.path]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -16,7 +17,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import provenance
 from smart_fork.agents import repository_sessions
-from smart_fork.agents.references import Resolved
+from smart_fork.agents.references import Reference, Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import session_lookup
 from smart_fork.finding.fork_suitability import is_cached, obstacles, shared_until
@@ -27,12 +28,14 @@ from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.budget_parts import Costs, costs
-from smart_fork.forking.copies import ForkPoint, brought_back, is_borrowed, last_branch_point, refuse_without_log
-from smart_fork.forking.fork_content import IntentEvidence, content_of, gathered, hand_over_to, merged
-from smart_fork.forking.request import MATCH, Amount, Budget, ForkRequest, check
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.fork_content import ForkContent, IntentEvidence, content_of, gathered, hand_over_to, merged
+from smart_fork.forking.fork_points import ForkPoint, last_branch_point
+from smart_fork.forking.request import Amount, Budget, ForkRequest, check
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
-from smart_fork.forking.start import PreparedWorker, prepare
-from smart_fork.forking.worker import CONFIRM_SECONDS, NEEDS, ForkContent, LaunchedWorker, WorkerSpec, same_command
+from smart_fork.forking.source_sessions import is_borrowed, refuse_without_log, restored
+from smart_fork.forking.start import LaunchedWorker, PreparedWorker, prepare
+from smart_fork.forking.worker_spec import NEEDS, WorkerSpec
 from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ _CHOOSING = 0.2
 
 
 class _Dropped(Exception):
-    """Leaves a plan's context when the fork is not started, so that its temporary files are deleted."""
+    """Raised inside a plan's context to delete its temporary files when the fork is not started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Fork:
                 else:
                     content = merged(request, read, request.budget, agent, answers)
                 prepared = prepare(_spec(request, session, agent, content), machine, dry_run=request.dry_run)
-                price, ways = _compared(request, session, content, prepared, answers)
+                price, ways = _compared(request, session, prepared, answers)
             return cls(request, here, read, prepared, price, ways, held.pop_all())
 
     def start(self) -> Forked:
@@ -106,7 +109,7 @@ class Fork:
             return self.prepared.launch(patience=patience)
 
     def preview(self) -> Forked:
-        """Return the fork as a dry run shows it: the command, its cost, and other ways to fork the session."""
+        """Return the answer of a dry run: the command, its cost, and other ways to fork the session."""
         with self.held:  # a team's copy is known as one until it goes
             forked = self._told(self.prepared.preview())
             shared = [provenance.viewed_as(one.session_id) or one.session_id for one in self.sessions]
@@ -120,7 +123,7 @@ class Fork:
         return replace(forked, warnings=tuple(said))
 
     def drop(self) -> None:
-        """Give up the fork without starting it; delete the temporary logs and copies made for the plan."""
+        """Give up the fork; delete the temporary logs and copies made for the plan."""
         with suppress(_Dropped), self.held:
             raise _Dropped
 
@@ -148,14 +151,13 @@ def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked
 
 @bounded()
 def check_startable(request: ForkRequest) -> None:
-    """Refuse (`SmartForkError`) a session that could not be forked whole, for example because its agent is not
-    installed.
+    """Refuse (`SmartForkError`) a session that could not be forked whole, for example if its agent is not installed.
 
     Nothing is written or started.
     """
     found = session_lookup.locate(request.session)
     refuse_without_log(found, request.as_agent)
-    with brought_back(found, dry_run=True) as located:
+    with restored(found, dry_run=True) as located:
         session = session_lookup.read(located)
         check_forkable(session, request.cwd)
         agent = request.agent_of(session)
@@ -177,7 +179,7 @@ def check_forkable(session: Session, cwd: str | None) -> None:
 
 
 def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
-    located = held.enter_context(brought_back(found, dry_run=request.dry_run))
+    located = held.enter_context(restored(found, dry_run=request.dry_run))
     return repository_sessions.in_clone(session_lookup.read(located), str(found.path))
 
 
@@ -189,16 +191,13 @@ def _spec(request: ForkRequest, session: Session, agent: AgentName, content: For
 
 
 def _compared(
-    request: ForkRequest,
-    session: Session,
-    content: ForkContent,
-    prepared: PreparedWorker,
-    answers: IntentEvidence | None,
+    request: ForkRequest, session: Session, prepared: PreparedWorker, answers: IntentEvidence | None
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Return a fork's price in tokens and, in a dry run, other ways to fork. A merge of sessions has neither."""
+    """Return a fork's price in tokens and, in a dry run, other ways to fork; nothing for a merge of sessions."""
     if request.merge:
         return None, ()
-    loads, handover = loads_of(session), content.handover
+    content, loads = prepared.spec.content, loads_of(session)
+    handover = content.handover
     elsewhere = str(prepared.cwd) != WorkDirectory(session.cwd).now
     kept = content.selected[0] if content.selected else None
     within, new_from = None, None
@@ -227,8 +226,8 @@ def ways(
 ) -> tuple[Way, ...]:  # fmt: skip
     """Return the ways to fork a session, with prices: whole, up to message `at` or the best answer, within budgets.
 
-    The best answer is found with the `evidence`; with `matched`, `at` is already its end. A way is left out if it is
-    impossible, or costs more than the whole session, unless only it carries the best answer. `kept` is the choice for
+    The `evidence` tells the best answer; with `matched`, it is known to end at `at`. A way that is impossible, or costs
+    more than the whole session, is left out, unless only that way includes the best answer. `kept` is the choice for
     the budget `wanted` and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
@@ -248,10 +247,10 @@ def ways(
         end = at.index if at is not None else last_branch_point(session)
         known = evidence if answers else ExchangeEvidence()
         chooser = kept.chooser if kept else Chooser(session, counted, end, known)
-        wanted = wanted or Budget(MATCH)
+        wanted = wanted or Budget(Budget.MATCH)
         amounts: list[Amount] = [
-            *([MATCH] if answers else []),
-            Hit.BUDGET_TOKENS if wanted.budget == MATCH else wanted.budget,
+            *([Budget.MATCH] if answers else []),
+            Hit.BUDGET_TOKENS if wanted.budget == Budget.MATCH else wanted.budget,
         ]
         for budget in amounts:
             same = budget == wanted.budget
@@ -272,7 +271,7 @@ def _is_forgotten(session: Session, match: ForkPoint | None) -> bool:
 
 
 def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at: ForkPoint | None) -> tuple[Way, ...]:
-    """Return the ways `found`, with `carries` set only if a compaction made the session forget the best answer.
+    """Return the ways `found`, with `carries` set only if a compaction removed the best answer from the context.
 
     `match` is the fork point (the last turn to copy) after that answer.
     """
@@ -304,11 +303,11 @@ def _counted(session: Session) -> Costs | None:
 
 
 def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
-    """Return the way `whole` with the number of its conversation's tokens, if the costs `counted` are known."""
+    """Return the way `whole` with its conversation's tokens, if the estimates `counted` are known."""
     if counted is None:
         return whole
     end = len(session.turns) - 1
-    return replace(whole, conversation=whole.tokens - beside(session, sum(counted.turns), end))
+    return replace(whole, conversation=whole.tokens - fixed_tokens(session, sum(counted.turns), end))
 
 
 def _end_of(session: Session, exchange: int) -> ForkPoint | None:
@@ -324,10 +323,10 @@ def price_of(
     session: Session, point: ForkPoint | None, within: int | None = None, loads: Sequence[int] | None = None,
     *, new_from: int | None = None, elsewhere: bool = False,
 ) -> ForkPrice:  # fmt: skip
-    """Return the price of a fork that ends at `point`, or of one that loads `within` tokens by a budget or handover.
+    """Return the price of a fork that ends at `point`, or that loads `within` tokens of a budget or handover.
 
-    Usually the model's cache can hold all of a fork; with `within`, only the turns before `new_from`, where the text
-    changes. `loads` is the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
+    The model's cache may hold the whole fork; with `within`, it holds at most the turns before `new_from`, the first
+    changed one. `loads` is the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0
@@ -350,19 +349,60 @@ def loads_of(session: Session) -> Sequence[int]:
 
 
 def loaded_within(session: Session, kept: Selection, end: int) -> int:
-    """Return the tokens that a fork up to turn `end` loads if a budget keeps only the exchanges in `kept`.
+    """Return the tokens that a fork up to turn `end` loads with only the exchanges in `kept`.
 
-    A budget counts the conversation only; the agent's instructions and tools are added here.
+    A budget counts only the conversation; this adds the agent's instructions and tools.
     """
-    return kept.tokens + beside(session, kept.whole_tokens, end)
+    return kept.tokens + fixed_tokens(session, kept.whole_tokens, end)
 
 
-def beside(session: Session, conversation: int, end: int) -> int:
+def fixed_tokens(session: Session, conversation: int, end: int) -> int:
     """Return the tokens of instructions and tools that a fork up to turn `end` loads besides its `conversation`.
 
-    After a compaction, they are the agent's first count in the session.
+    After a compaction, this is the agent's first count in the session.
     """
     first, loaded = session.instructions, session.loads()[end]
     if not first or loaded <= conversation or session.compacted(end):
         return first
     return loaded - conversation
+
+
+def same_command(references: Sequence[str], request: ForkRequest, point: ForkPoint | None = None) -> str:
+    """Return the ``smart-fork fork`` command line that makes the same fork. Several `references` mean a merge.
+
+    `point` is the last turn of the session to copy, if any.
+    """
+    options = request.options
+    given: list[tuple[str, object]] = [("--merge", len(references) > 1), ("--at", point and point.index)]
+    given += _within(request.budget, request) if request.budget else ()
+    given += [("--as", request.as_agent), ("--cwd", request.cwd), ("--in", options.place), ("--name", options.name)]
+    named = isinstance(options.worktree, str)
+    given += [
+        ("--worktree-name" if named else "--worktree", options.worktree),
+        ("--with-changes", options.with_changes),
+    ]
+    given += [("--no-brief", not options.brief), ("--unmasked", options.unmasked)]
+    return shlex.join(("smart-fork", "fork", *references, *_words(given), *_prompt(options.prompt)))
+
+
+def _within(wanted: Budget, request: ForkRequest) -> Iterator[tuple[str, object]]:
+    yield "--budget", wanted.budget
+    for option, numbers in (("--keep", wanted.keep), ("--drop", wanted.drop)):
+        yield option, ",".join(map(str, sorted(numbers))) or None
+    intent, prompt = request.looked_for, request.options.prompt or ""
+    yield "--intent", None if intent.strip() == prompt.strip() else intent
+    for one in request.also:
+        yield "--also", one
+
+
+def _words(given: Iterable[tuple[str, object]]) -> Iterator[str]:
+    for option, value in given:
+        if value is not None and value is not False:
+            yield from (option,) if value is True else (option, str(value))
+
+
+def _prompt(prompt: str | None) -> tuple[str, ...]:
+    """Return the prompt as command-line arguments, after ``--`` if it could be taken for an option or a session."""
+    if not prompt:
+        return ()
+    return ("--", prompt) if prompt.startswith("-") or Reference.parsed(prompt).names_session else (prompt,)

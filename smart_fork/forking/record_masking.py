@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -24,8 +24,6 @@ from smart_fork.errors import Unshareable
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 #: Names that mark the value beside them, or the next argument of a program, as secret.
 _TELLING = re.compile(r"(?i)pass|pw|secret|token|key|auth|bearer|value|credential|cookie|header")
-#: Linking fields that may be masked, since nothing depends on them on another machine.
-MASKABLE_TIES = frozenset({"cwd", "gitBranch"})
 #: Endings of field names with unreadable values: signed, encrypted, or images.
 _OPAQUE = ("signature", "encrypted_content", "base64")
 #: The shortest secret that is searched for in names; a shorter one could be any word.
@@ -39,13 +37,16 @@ SAMPLES = 5
 
 @dataclass
 class MaskedSecrets:
-    """Counts of masked secrets by kind, with a few masked text samples of each kind."""
+    """Counts of masked secrets by kind, with a few masked excerpts around secrets of each kind."""
+
+    #: Linking fields that may be masked, since nothing depends on them on another machine.
+    MASKABLE_TIES: ClassVar = frozenset({"cwd", "gitBranch"})
 
     kinds: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, before: str, after: str) -> None:
-        """Count the secrets that masking found, from a text `before` and `after` it."""
+        """Count the masks that `after` has and `before` (the same text before masking) lacks."""
         self.kinds.update(_MASK.findall(after))
         self.kinds.subtract(_MASK.findall(before))
         for mask in _MASK.finditer(after):
@@ -89,7 +90,7 @@ class RecordMasker:
         self._long.cache_clear()
 
     def lines(self, parts: list[str]) -> tuple[str, str, list[str]]:
-        """Mask a text given as `parts` (its lines). Return the whole text, the masked text and the masked parts."""
+        """Mask the text of the lines `parts`. Return the text, the masked text and the masked lines."""
         text = "\n".join(parts)
         return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
@@ -100,7 +101,7 @@ class RecordMasker:
         records.
 
         Raises:
-            Unshareable: an id, or a name outside the agent's own vocabulary, looks like a secret.
+            Unshareable: an id, or a field name that the agent does not define, looks like a secret.
         """
         thoughts = converter.without_thoughts(record, lambda thought: self._has_secret(thought, found))
         return None if thoughts is None else _Walk(self, converter, found).value(thoughts, "", free=False)
@@ -142,10 +143,10 @@ class _Walk:
         self._converter, self._found = converter, found
 
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
-        """Return the value of the field `name`, masked with all values in it.
+        """Return the value of the field `name`, with all texts in it masked.
 
-        Usually a field's name tells whether its value is text or an id. In `free` fields (such as tool inputs) all
-        texts are masked.
+        Usually a field's name tells whether its value is a text or an id. In `free` fields (such as tool inputs), all
+        are texts.
         """
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
@@ -171,7 +172,7 @@ class _Walk:
     def _of_field(self, value: str, name: str, *, free: bool) -> str:
         if _is_opaque(name) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
             return value
-        if free or name in MASKABLE_TIES or not is_fixed_field(name, value):
+        if free or name in MaskedSecrets.MASKABLE_TIES or not is_fixed_field(name, value):
             return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
         if self._text(value) != value:
             raise Unshareable(f"A possible secret is in a place that cannot be masked: {name}")
@@ -184,7 +185,7 @@ class _Walk:
         return new
 
     def _json(self, text: str) -> str:
-        """Return a text with its secrets masked. In JSON, each value is masked alone, so that it stays JSON."""
+        """Return a text with its secrets masked. JSON stays JSON: each value in it is masked separately."""
         new = self._text(text)
         if new == text:
             return text

@@ -1,11 +1,11 @@
-"""Requests to fork or branch a session, token budgets, and rules to choose one of the found sessions."""
+"""Requests to fork or branch a session, token budgets, and rules to choose one of the sessions that a search found."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from indexer.lazy import dataclass, late
 from indexer.transcripts.model import AgentName, Session
@@ -16,8 +16,9 @@ from smart_fork.errors import Usage, advice
 from smart_fork.finding.fork_suitability import least_close  # a server that is started need not import the search
 from smart_fork.finding.hit import Hit
 
-#: A budget without a number: keep only the exchanges that answer the intent, and what they need.
-MATCH: Literal["match"] = "match"
+if TYPE_CHECKING:
+    from smart_fork.finding.request import FindRequest
+
 Amount = int | Literal["match"]
 _NUMBER = late(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?([kKmM]?)")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -25,36 +26,15 @@ _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 MAX_BUDGET_TOKENS = 100_000_000
 
 
-def parse_amount(given: object) -> Amount:
-    """Parse the size of a budget: tokens such as ``30000``, ``30k`` or ``1.5m``, or ``match`` for the smallest fork.
-
-    Raises:
-        Usage: `given` is not a budget.
-    """
-    if given == MATCH:
-        return MATCH
-    text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
-    found = _NUMBER.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
-        raise Usage(f"{shown(given)} is not a budget", "Give a number of tokens, such as 30000 or 30k, or match.")
-    whole, fraction, unit = found[1], found[2] or "", found[3].lower()
-    if fraction and not unit:
-        raise Usage(f"{shown(given)} is not a budget", "Give a whole number of tokens, such as 30000 or 30k, or match.")
-    tokens = int(f"{whole}{fraction.ljust(6, '0')}") * _TIMES[unit] // 1_000_000
-    if not 0 < tokens <= MAX_BUDGET_TOKENS:
-        raise Usage(
-            f"A budget is between 1 and {MAX_BUDGET_TOKENS:,} tokens, not {shown(given)}",
-            "Give for example 30k, or match for the least.",
-        )
-    return tokens
-
-
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The size of a fork in tokens, or ``"match"`` for the least that answers the intent.
+    """The size of a fork in tokens, or `MATCH` for only the exchanges that answer the intent.
 
     `keep` and `drop` are numbers of exchanges (a prompt and its answer) that are always or never in the fork.
     """
+
+    #: A budget without a number: keep only the exchanges that answer the intent, and what they need.
+    MATCH: ClassVar[Literal["match"]] = "match"
 
     budget: Amount
     keep: frozenset[int] = frozenset()
@@ -64,10 +44,68 @@ class Budget:
         """Return True if the user named exchanges to keep or to drop."""
         return bool(self.keep or self.drop)
 
+    @classmethod
+    def parse(cls, budget: object, keep: str | None = None, drop: str | None = None) -> Self | None:
+        """Return a budget from texts: its size, and exchanges to keep or drop (``3,5-7``); `None` without a `budget`.
+
+        Raises:
+            Usage: a value is invalid, or exchanges are named without a budget.
+        """
+        if budget is None:
+            if keep is not None or drop is not None:
+                raise Usage(
+                    "Keeping and dropping exchanges needs a budget",
+                    advice("Give a number of tokens as well: --budget 30k.", tool="Give a budget as well: '30k'."),
+                )
+            return None
+        return cls(cls.parse_amount(budget), cls.parse_numbers(keep), cls.parse_numbers(drop))
+
+    @staticmethod
+    def parse_amount(given: object) -> Amount:
+        """Parse the size of a budget: tokens such as ``30000``, ``30k`` or ``1.5m``, or ``match``.
+
+        Raises:
+            Usage: `given` is not a budget.
+        """
+        if given == Budget.MATCH:
+            return Budget.MATCH
+        text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+        found = _NUMBER.fullmatch(text.strip()) if isinstance(text, str) else None
+        if found is None:
+            raise Usage(f"{shown(given)} is not a budget", "Give a number of tokens, such as 30000 or 30k, or match.")
+        whole, fraction, unit = found[1], found[2] or "", found[3].lower()
+        if fraction and not unit:
+            hint = "Give a whole number of tokens, such as 30000 or 30k, or match."
+            raise Usage(f"{shown(given)} is not a budget", hint)
+        tokens = int(f"{whole}{fraction.ljust(6, '0')}") * _TIMES[unit] // 1_000_000
+        if not 0 < tokens <= MAX_BUDGET_TOKENS:
+            raise Usage(
+                f"A budget is between 1 and {MAX_BUDGET_TOKENS:,} tokens, not {shown(given)}",
+                "Give for example 30k, or match for the least.",
+            )
+        return tokens
+
+    @staticmethod
+    def parse_numbers(given: str | None) -> frozenset[int]:
+        """Return the exchange numbers in a text such as ``3,5-7``; raise `Usage` for another text."""
+        found: set[int] = set()
+        for piece in (given or "").split(","):
+            low, dash, high = (side.strip() for side in piece.partition("-"))
+            if not low and not dash:
+                continue
+            sides = (low, high if dash else low)
+            if not all(side.isascii() and side.isdigit() and len(side) <= 6 for side in sides):
+                raise Usage("Exchanges are given by number, such as 3,5-7", "--dry-run shows them.")
+            first, last = sorted(map(int, sides))
+            if last - first > 100_000:
+                raise Usage("Exchanges are given by number, such as 3,5-7", "--dry-run shows them.")
+            found.update(range(first, last + 1))
+        return frozenset(found)
+
 
 @dataclass(frozen=True, slots=True)
 class BudgetOptions:
-    """A budget as users and models write it: texts that `parse_budget` reads."""
+    """A budget as users and models write it: the texts that `Budget.parse` takes."""
 
     budget: str | None = said(
         help="Keep only relevant exchanges, up to N tokens (30k) or `match`.",
@@ -79,46 +117,13 @@ class BudgetOptions:
     drop: str | None = said(help="Exchanges that a --budget never keeps.", described="Exchanges to drop.")
 
     def wanted(self) -> Budget | None:
-        return parse_budget(self.budget, self.keep, self.drop)
-
-
-def parse_budget(budget: object, keep: str | None = None, drop: str | None = None) -> Budget | None:
-    """Return a budget from texts: its size, and exchanges to keep or drop (``3,5-7``); `None` without a `budget`.
-
-    Raises:
-        Usage: a value is invalid, or exchanges are named without a budget.
-    """
-    if budget is None:
-        if keep is not None or drop is not None:
-            raise Usage(
-                "Keeping and dropping exchanges needs a budget",
-                advice("Give a number of tokens as well: --budget 30k.", tool="Give a budget as well: '30k'."),
-            )
-        return None
-    return Budget(parse_amount(budget), parse_numbers(keep), parse_numbers(drop))
-
-
-def parse_numbers(given: str | None) -> frozenset[int]:
-    """Return the exchange numbers in a text such as ``3,5-7``; raise `Usage` for another text."""
-    found: set[int] = set()
-    for piece in (given or "").split(","):
-        low, dash, high = (side.strip() for side in piece.partition("-"))
-        if not low and not dash:
-            continue
-        sides = (low, high if dash else low)
-        if not all(side.isascii() and side.isdigit() and len(side) <= 6 for side in sides):
-            raise Usage("Exchanges are given by number, such as 3,5-7", "--dry-run shows them.")
-        first, last = sorted(map(int, sides))
-        if last - first > 100_000:
-            raise Usage("Exchanges are given by number, such as 3,5-7", "--dry-run shows them.")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+        return Budget.parse(self.budget, self.keep, self.drop)
 
 
 #: A function that lets the user choose among hits, and returns the id. May raise `NotFound` or `AnswerPending`.
 Ask = Callable[[Sequence[Hit]], str]
-#: The most sessions in a merged fork.
-MAX_MERGED = 8
+#: The most sessions in a merged fork, and the most forks in one call.
+MAX_MERGED, MAX_FORKS = 8, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +131,8 @@ class SessionRequest:
     """A request to fork or branch (copy) `session`, a reference that `sessions.locate` takes.
 
     With a number `at`, the copy ends after that message; with ``"match"``, after the exchange that answers the `intent`
-    (what the user looks for). With a `budget`, only what answers is copied. The copy works in `cwd`, by default the
-    session's directory. `as_agent` receives the session as text, if it is not the session's own agent.
+    (what the user looks for). A `budget` limits the copy to exchanges that answer it. The copy works in `cwd`, by
+    default the session's directory. `as_agent` receives the session as text, if it is not the session's own agent.
     """
 
     session: str = said(default="", key="fork_session_id", described="Fork this session.")
@@ -154,7 +159,7 @@ class SessionRequest:
     @property
     def at_match(self) -> bool:
         """Return True if the copy ends after the exchange that answers the intent (what the user looks for)."""
-        return self.at == MATCH
+        return self.at == Budget.MATCH
 
     @property
     def message(self) -> int | None:
@@ -181,8 +186,8 @@ class SessionRequest:
 class ForkRequest(SessionRequest):
     """A request to fork `session`. With `merge`, the fork also contains parts of these further sessions.
 
-    `found` is the message that the search has found, in case the best answer is unknown. With `or_without`, the fork
-    starts even if no worktree can be made. `notes` are put before the fork's warnings.
+    `found` is the message that the search has found; it is used if the best answer is unknown. With `or_without`, the
+    fork starts even if no worktree can be made. `notes` are the fork's first warnings.
     """
 
     found: str | None = None
@@ -206,8 +211,8 @@ class ForkRequest(SessionRequest):
 class BranchRequest(SessionRequest):
     """A request to copy `session` under a `title` of its own.
 
-    With a `project`, a session of another project is refused. With `start`, the copy is resumed with the worker
-    `options`.
+    With a `project`, a session of another project is refused. With `start`, a worker with these `options` resumes the
+    copy.
     """
 
     session: str = said(
@@ -230,10 +235,10 @@ class BranchRequest(SessionRequest):
 class SessionChoice:
     """Rules for choosing one of the found sessions to fork. Without a rule or a named session, none is forked.
 
-    `auto_fork` forks the best one if it scores at least the search's `min_score`. `ask` lets the user choose among
-    about equal ones. `fork_index` forks the result with this index. With `or_all`, all agents' sessions are searched if
-    none of the requested agent fits. `call` has the arguments of the tool call, so that the answer can suggest similar
-    calls.
+    `auto_fork` forks the best one if it scores at least the search's `min_score`; `ask` lets the user choose if several
+    score about equally. `fork_index` forks the result with this index. With `or_all`, all agents' sessions are searched
+    if none of the requested agent's fits. `call` has the arguments of the tool call, from which the answer makes
+    similar calls.
     """
 
     auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.5).")
@@ -249,6 +254,16 @@ class BestSessions:
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
     min_score: float | None = said(float, help="Lowest score for --top. Default: 0.5.")
+
+    def search_request(self, like: ForkRequest) -> FindRequest:
+        """Return the search request for sessions to fork as `like` says: more than `top`, as some cannot be forked."""
+        from smart_fork.finding.request import FindRequest  # few commands search
+
+        FindRequest.check_score(self.min_score)
+        return FindRequest(
+            like.looked_for, agent_type="all", limit=3 * MAX_FORKS, include_snippets=False, works_in=like.cwd,
+            as_agent=like.as_agent, also=like.also,
+        )  # fmt: skip
 
 
 #: The request to fork nothing.
@@ -290,7 +305,7 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 
 
 class AnswerPending(Exception):
-    """Raised after the user was asked, if the answer comes in a later request. This request then forks nothing."""
+    """Raised instead of forking if the user was asked to choose, and the answer comes in a later request."""
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:

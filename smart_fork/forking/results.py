@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
@@ -14,6 +14,9 @@ from smart_fork.display_text import in_words
 from smart_fork.errors import advice
 from smart_fork.finding.answer import CommitsMade
 from smart_fork.finding.fork_suitability import age_of, cache_in_words
+
+if TYPE_CHECKING:
+    from smart_fork.workers.registry import WorkerRecord
 
 #: The kept part of an exchange: everything; everything with long results shortened; prompt, edits and answer without
 #: read-only steps; prompt and answer; nothing.
@@ -38,11 +41,10 @@ class SelectedExchange(Value):
 
 @record
 class Selection(Value):
-    """The exchanges (a prompt and its answer) of a session that a budget keeps, and the conversation's size in
-    `tokens`.
+    """The exchanges (a prompt and its answer) of a session that a budget keeps, and their size in `tokens`.
 
     `new_from` is the first dropped or shortened message: the model's cache may hold what is before it. `smallest` is
-    true if the kept part exceeds the budget because nothing smaller can be kept. `whole` is true if everything is kept.
+    true if even the smallest choice exceeds the budget. `whole` is true if everything is kept.
     """
 
     session_id: str
@@ -75,12 +77,11 @@ class ForkPrice(Value):
 
 @value
 class Way(Value):
-    """One way to fork a session: the option for it (empty for the whole session), and the estimated tokens that it
-    loads.
+    """One way to fork a session: its option (empty for the whole session), and the estimated tokens that it loads.
 
-    `conversation` is a whole session's share without instructions and tools. `used_at` is the last time that the model
-    received the tokens in this form. `carries` says whether this way has the exchange that the user looks for, if a
-    compaction made the session forget it.
+    `conversation` is a whole session's share without instructions and tools. `used_at` is the time when the model last
+    received the tokens in this form. If a compaction removed the best answer from the context, `carries` says whether
+    this way includes it.
     """
 
     option: str
@@ -94,8 +95,9 @@ class Way(Value):
 
     @property
     def parts(self) -> str:
-        """Return a sentence on the tokens of the whole session: how many are conversation, and how many are
-        instructions and tools. Return "" for another way, or if these numbers are unknown.
+        """Return a sentence on the whole session: its tokens of conversation, and of instructions and tools.
+
+        Return "" for another way, or if these numbers are unknown.
         """
         if not self.conversation:
             return ""
@@ -107,10 +109,7 @@ class Way(Value):
 
     @property
     def last_use(self) -> str:
-        """Return when the model last received these tokens, and if they are cached.
-
-        If the session has forgotten the matching exchange, also say whether this way has that exchange.
-        """
+        """Return when the model last received these tokens, if they are cached, and if they include the best answer."""
         carried = {None: "", True: "carries the match", False: "has forgotten the match"}[self.carries]
         age, cached = age_of(self.used_at), cache_in_words(self.cached_until, self.cached_tokens)
         if age is not None:
@@ -133,8 +132,8 @@ def counted(lost: Mapping[str, int]) -> str:
 class HandoverSize(Value):
     """The size of a handover (a session as text for another agent): its exchanges and estimated tokens.
 
-    `earlier` counts exchanges before these, which are not in the text. `left_out` counts messages dropped from a last
-    exchange that is too large. `lost` counts, by kind, the parts that no other agent can receive.
+    `earlier` counts exchanges that were dropped from the beginning, `left_out` messages dropped from a last exchange
+    that alone is too large. `lost` counts, by kind, the parts that no other agent can receive.
     """
 
     from_agent: AgentName
@@ -247,17 +246,25 @@ class StartedWorker(Value):
     confirmed: bool
     news: str = rare("")
 
+    @classmethod
+    def of(cls, worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool, news: str) -> Self:
+        """Return the answer about a worker, from its row in the registry."""
+        return worker.told(
+            cls, source_session_id=worker.source_session_id or None, log=worker.log_path, command=command,
+            warnings=tuple(warnings), confirmed=confirmed, news=news,
+        )  # fmt: skip
+
 
 @record
 class NumberedResult(Value):
-    """The result for one of several requested workers, by its position in the request, from 0."""
+    """The result for one of several requested workers. `index` is its position in the request, from 0."""
 
     index: int
 
 
 @record
 class SpawnedWorker(StartedWorker, NumberedResult):
-    """The result for one of several requested workers: it was started."""
+    """The result for one of several requested workers that was started."""
 
     @classmethod
     def numbered(cls, index: int, worker: StartedWorker, notes: Sequence[str]) -> Self:
@@ -268,7 +275,7 @@ class SpawnedWorker(StartedWorker, NumberedResult):
 
 @value
 class NotSpawned(Value):
-    """The result for one of several requested workers: it could not be started, with the reason."""
+    """The result for one of several requested workers that could not be started, with the reason."""
 
     index: int
     error: str

@@ -30,6 +30,7 @@ from smart_fork.finding.session_library import Library, Opening
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.request import (
+    MAX_FORKS,
     NO_CHOICE,
     NO_FORK,
     AnswerPending,
@@ -39,11 +40,10 @@ from smart_fork.forking.request import (
     ForkRequest,
     SessionChoice,
     about_as_likely,
-    parse_amount,
 )
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.results import FannedOut, Forked, NotForked
-from smart_fork.forking.worker import NAME_CHARACTERS, name_of, unexpected
+from smart_fork.forking.worker_spec import NAME_CHARACTERS, name_of, unexpected
 from smart_fork.repository import worktree
 from smart_fork.system.call_context import calling
 
@@ -123,7 +123,7 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 
 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
-    """Return the fork request with directory, caller and intent (as default prompt) of the search request."""
+    """Return the fork request with directory, caller and intent of the search request; the prompt defaults to it."""
     return replace(
         fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
         also=tuple(request.also or ()), cwd=request.works_in, caller_session_id=library.caller,
@@ -141,7 +141,10 @@ def _check_startable(hit: Hit, fork: ForkRequest) -> None:
 
 
 def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
-    """Return the search results whose agent can be started, trying one for each agent; raise its error if none can."""
+    """Return the search results whose agent can be started. One result of each agent is checked.
+
+    If no agent can be started, raise the first error.
+    """
     refused: dict[AgentName, SmartForkError] = {}
     for agent in dict.fromkeys(hit.agent_type for hit in hits):
         try:
@@ -169,10 +172,10 @@ def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library
 
 
 def _equals(answer: Answer, library: Library) -> list[Hit]:
-    """Return the results that are about as likely as the best one; empty if no other is.
+    """Return the results that score about as high as the best one; empty if no other does.
 
-    They share the probability that one of them is meant, so each may be below the limit for a fork. Other search
-    engines' scores are no probabilities.
+    Similar sessions share the probability that one of them is meant, so the score of each may be too low for a fork.
+    Other search engines' scores are no probabilities.
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
@@ -206,7 +209,7 @@ def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: For
 
 
 def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> Hit | None:
-    """Return the result that should have been forked but was not: the one with the chosen index, or the likeliest."""
+    """Return the result that was not forked, but fits: the one with the chosen index, or the best one."""
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
     floor = LIKELY_SCORE if request.min_score is None else request.min_score
@@ -216,7 +219,7 @@ def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionCh
 
 
 def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> tuple[str, ...]:
-    """Return tool calls that would fork the result that should have been forked but was not.
+    """Return tool calls that fork the result that was not forked, but fits (see `_passed_over`).
 
     One call hands the session over to the caller's agent (as text), the other starts the session's own agent.
     """
@@ -258,7 +261,7 @@ def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | No
 
 
 def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
-    """Search the sessions of the request's one agent; if none fits, all agents', which ``agents_notice`` says."""
+    """Search the sessions of the requested agent; if none fits, all agents' sessions, noted in ``agents_notice``."""
     if request.code:  # whoever wrote it is meant
         return find(replace(request, agent_type=AGENTS.ALL))
     own = find(request)
@@ -288,17 +291,16 @@ def _sessions(answer: Answer) -> list[Hit | RecentSession]:
     return [*(answer.results if isinstance(answer, Found) else ()), *(answer.fallback_sessions or ())]
 
 
-MAX_FORKS = 10
 #: Concurrent starts. Each one waits until the agent has written its first words.
 MAX_CONCURRENT_STARTS = 4
 
 
 def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: Opening | None = None) -> FannedOut:
-    """Fork each session in `asked`, in which a session may occur twice.
+    """Fork each session in `asked`; one session may occur several times.
 
-    All forks are planned before the first one starts. One that then fails is a `NotForked`; the others still start.
-    Each is named with the requested name and a number, and so is its worktree. A text `in_worktrees` replaces the name
-    there.
+    All forks are planned before the first one starts. A fork that then fails becomes a `NotForked`; the others still
+    start. Names of forks and worktrees are the requested name with a number. A text `in_worktrees` is the name for the
+    worktrees.
 
     Raises:
         SmartForkError: a session cannot be forked; nothing was started.
@@ -326,18 +328,6 @@ def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: 
 def _check_number(number: int) -> None:
     if not 1 <= number <= MAX_FORKS:
         raise Usage(f"Between 1 and {MAX_FORKS} sessions can be forked together, not {number}")
-
-
-def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
-    """Return the search request that finds the `best` sessions to fork with the request `like`.
-
-    It asks for more results than forks, since some sessions cannot be forked.
-    """
-    FindRequest.check_score(best.min_score)
-    return FindRequest(
-        like.looked_for, agent_type="all", limit=3 * MAX_FORKS, include_snippets=False, works_in=like.cwd,
-        as_agent=like.as_agent, also=like.also,
-    )  # fmt: skip
 
 
 def best_of(answer: Answer, like: ForkRequest, best: BestSessions) -> tuple[list[ForkRequest], int]:
@@ -390,15 +380,15 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
 def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
     """Return the fork request `asked`, completed for the search result `hit`.
 
-    Usually the whole session is forked. If that would lack the matching passage, the fork ends at the match, with a
-    budget if it would load very much; unless `asked` names a fork point or budget.
+    The whole session is forked, unless a compaction removed the matching passage from it. Then the fork ends at the
+    match, with a budget if it would load very much, unless `asked` names a fork point or budget.
     """
     floor = LIKELY_SCORE if min_score is None else min_score
     asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)
     if not hit.match.lost or asked.at is not None or asked.budget or asked.merge or asked.as_agent:
         return asked
     budget = hit.suggested_budget
-    wanted = Budget(parse_amount(budget)) if budget else None
+    wanted = Budget(Budget.parse_amount(budget)) if budget else None
     return replace(asked, at=hit.suggested_at, budget=wanted, notes=(hit.fork_note,))
 
 

@@ -1,14 +1,13 @@
-"""Starts up to four workers (agents that smart-fork runs) in one call, and finds the session that a worker resumes.
+"""Starts up to four workers (agents that smart-fork runs) in one call.
 
 All workers are checked before the first one starts. A session that is open in another process is not resumed.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,29 +20,27 @@ from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.references import Reference
 from smart_fork.agents.request_fields import KEYS, Options
 from smart_fork.display_text import quoted, shown
-from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.finding import session_lookup
-from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.forking.copies import refuse_borrowed
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import Fork
-from smart_fork.forking.preconditions import AlreadyRuns, Occupation, directory
-from smart_fork.forking.request import ForkRequest, parse_budget
+from smart_fork.forking.preconditions import directory
+from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
+from smart_fork.forking.resume import check_free, newest_session
+from smart_fork.forking.source_sessions import refuse_borrowed
 from smart_fork.forking.start import PreparedWorker, prepare
-from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec
-from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.liveness import is_alive
-from smart_fork.workers.registry import Registry, WorkerKind, WorkerRecord
-from smart_fork.workers.registry_path import has_registry
+from smart_fork.forking.worker_spec import WorkerSpec
+from smart_fork.system.processes import Machine
 from smart_fork.workers.terminals import choose_place
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening
+    from smart_fork.workers.registry import WorkerKind
 
 
 MAX_WORKERS = 4
@@ -100,7 +97,7 @@ class ReadyWorker(NamedTuple):
 
 
 def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotSpawned:
-    """Start a worker, and wait about `left` seconds until it takes its prompt. A failure is returned, not raised."""
+    """Start a worker, and wait `left` seconds or a little more until it takes its prompt. Return failures, too."""
     try:
         launched = ready.worker.launch(patience=max(MIN_CONFIRM_SECONDS, left))
     except SmartForkError as error:
@@ -152,7 +149,7 @@ class WorkerRequest:
         return directory(self.said["project_path"])
 
     def ready(self, library: Opening | None = None) -> ReadyWorker:
-        """Check the request. Return the worker, ready to start. `library` is the index to look up a fork's end."""
+        """Check the request, and return the worker, ready to start. `library` is the index for `at` and `budget`."""
         given, agent, notes = self.said, self.named or self.default_agent, list[str]()
         target, unsaid = self.target, "worktree" not in given
         kind = self._kind(agent, notes)
@@ -200,7 +197,7 @@ class WorkerRequest:
         given = self.said
         request = ForkRequest(
             session, options, at=given.get("at"),
-            budget=parse_budget(given.get("budget"), given.get("keep"), given.get("drop")), cwd=str(self.target),
+            budget=Budget.parse(given.get("budget"), given.get("keep"), given.get("drop")), cwd=str(self.target),
             as_agent=self.named, caller_session_id=self.caller, or_without="worktree" not in given,
         )  # fmt: skip
         planned = Fork.plan(request, library, self.machine)
@@ -208,8 +205,8 @@ class WorkerRequest:
         for one in planned.content.selected:
             told = one.selection
             if not told.whole:
-                had = f"It has {told.kept} of {told.kept + told.left_out} exchanges, about {told.tokens:,} tokens"
-                notes.append(had)
+                exchanges = f"{told.kept} of {told.kept + told.left_out} exchanges"
+                notes.append(f"It has {exchanges}, about {told.tokens:,} tokens")
         if handover := planned.content.handover:
             notes += handover.handed.notes(planned.prepared.spec.agent)
         return ReadyWorker(planned, notes)
@@ -229,7 +226,7 @@ class WorkerRequest:
             return session_lookup.read(located)
 
     def _newest(self, agent: AgentName) -> Session:
-        headless = choose_place(self.said.get("run_in"), self.machine.processes, self.machine.env).headless
+        headless = choose_place(self.said.get("run_in"), self.machine).headless
         return newest_session(self.target, agent, automated=headless, apart_from=self.caller)
 
     def _check_going_on(self, source: Session) -> None:
@@ -247,132 +244,3 @@ class WorkerRequest:
                 "A session resumes in its own directory. To run it here, fork it: fork_from.",
             )
         check_free(source, machine=self.machine)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentStart:
-    """A request to start an agent in a new session or in an existing one, as the commands new, resume and continue do.
-
-    `cwd` replaces the directory of an existing session. With `force`, a session that seems to be open in another
-    process is resumed too. `caller` is the id of the session that asks.
-    """
-
-    options: Options = field(default_factory=Options)
-    cwd: Path | None = None
-    force: bool = False
-    caller: str | None = None
-
-    def new(self, agent: AgentName) -> WorkerSpec:
-        """Return the worker that begins a new session."""
-        return WorkerSpec("new", agent, options=self.options, cwd=self.cwd, caller_session_id=self.caller)
-
-    def resumed(self, reference: str, agent: AgentName | None = None) -> WorkerSpec:
-        """Return the worker that resumes the session that `reference` names (see `session_to_resume`)."""
-        return self._going_on("resume", session_to_resume(reference, agent=agent, cwd=self.cwd, force=self.force))
-
-    def newest(self, agent: AgentName, project: Path) -> WorkerSpec:
-        """Return the worker that resumes the newest session of an agent in the directory `project`."""
-        headless = choose_place(self.options.place, Processes(), os.environ).headless
-        source = newest_session(directory(project), agent, automated=headless, apart_from=self.caller)
-        check_free(source, force=self.force)
-        return self._going_on("continue", source)
-
-    def of_log(self, path: Path, agent: AgentName) -> WorkerSpec:
-        """Return the worker that resumes the session of a log that was just written.
-
-        Raises:
-            NotFound: the log has no conversation.
-        """
-        session = READERS[agent].read(path).session
-        if session is None:
-            raise NotFound(f"No conversation in {path}")
-        return self._going_on("resume", session)
-
-    def _going_on(self, kind: WorkerKind, source: Session) -> WorkerSpec:
-        return WorkerSpec(kind, source.agent, source, self.options, cwd=self.cwd, caller_session_id=self.caller)
-
-
-#: How many of a project's newest sessions are searched for the newest session of a directory.
-MAX_RECENT_SESSIONS = 100
-
-
-@bounded()
-def session_to_resume(
-    reference: str, *, agent: AgentName | None = None, cwd: Path | None = None, force: bool = False,
-    machine: Machine | None = None,
-) -> Session:  # fmt: skip
-    """Return the session that `reference` names (see `session_lookup.locate`), to be resumed in its own directory.
-
-    With an `agent`, that receives the id unchanged, in `cwd`. With `force`, a session that seems to be open in another
-    process is allowed.
-    """
-    if agent is not None:
-        given = Session(agent, AGENTS.check_given(reference), Path(), (), str(directory(cwd or Path.cwd())))
-        check_free(given, force=force, machine=machine)
-        return given
-    if worker := _running_worker(reference, machine):
-        _check_alone(reference)
-        raise AlreadyRuns(worker, reference)
-    located = session_lookup.locate(reference)
-    refuse_borrowed(located)
-    session = session_lookup.read(located)
-    check_free(session, force=force, machine=machine)
-    return session
-
-
-@bounded()
-def newest_session(
-    target: Path, agent: AgentName, *, automated: bool = False, apart_from: str | None = None
-) -> Session:
-    """Return the newest session of an agent in the directory `target`, except the caller's own, `apart_from`.
-
-    Sessions begun by scripts count only with `automated`. The agents' own commands for this are not used: some versions
-    consider other directories, and they do not tell the session's id before the start.
-
-    Raises:
-        NotFound: the directory has no session of this agent.
-    """
-    found = recent_sessions([OWN[agent]], project_of(target), MAX_RECENT_SESSIONS, automated=automated).sessions
-    here = (one for one in found if one.session_id != apart_from and recorded(one.cwd) == target)
-    session = next(here, None)
-    if session is None:
-        raise NotFound(
-            f"No {agent} session to continue in {target}",
-            advice(
-                "`smart-fork list` shows all sessions of the project.",
-                tool="list_sessions shows all sessions of the project.",
-            ),
-        )
-    return session_lookup.read(session_lookup.Located(session.agent, session.session_id, session.source_path))
-
-
-def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
-    """Refuse a session that a worker or, unless `force`, another process has open; see `Occupation.check_free`."""
-    log = session.source_path if session.turns else READERS.original_of(session.agent, session.session_id)
-    Occupation(session.agent, session.session_id, log, machine).check_free(force=force)
-
-
-def _check_alone(reference: str) -> None:
-    """Raise `Ambiguous` for a session id that sessions of two agents share."""
-    try:
-        session_lookup.locate(reference)
-    except Ambiguous:
-        raise
-    except (NotFound, Usage):
-        return
-
-
-def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | None:
-    """Return the running worker that `reference` names, if any. Its session need not be known yet."""
-    if not has_registry():
-        return None
-    agent, name = Reference.parsed(reference)
-    try:
-        with Registry() as registry:
-            worker = registry.get(name)
-    except SmartForkError:
-        return None
-    if agent not in (None, worker.agent):
-        return None
-    machine = machine or Machine()
-    return worker if is_alive(worker, machine.processes, machine.env, machine.clock.now()) else None

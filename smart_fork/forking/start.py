@@ -1,4 +1,4 @@
-"""Starts a worker (an agent that smart-fork runs): its program, worktree, session copy, place and registry row.
+"""Starts a worker (an agent that smart-fork runs): its checks, command, registry row, place and confirmation.
 
 Everything is checked first. A failed start removes what it made.
 """
@@ -32,28 +32,22 @@ from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.display_text import plain_name
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking import preconditions
-from smart_fork.forking.copies import is_others, write_branch
+from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
+from smart_fork.forking.copies import write_branch
+from smart_fork.forking.fork_content import ForkContent
 from smart_fork.forking.handover import write_handover
 from smart_fork.forking.handover_text import delete_leftover_logs
 from smart_fork.forking.preconditions import Provisions, directory, place_of_work, provisions
 from smart_fork.forking.results import Forked, StartedWorker
-from smart_fork.forking.worker import (
-    CONFIRM_SECONDS,
-    Confirmation,
-    ForkContent,
-    LaunchedWorker,
-    WorkerSpec,
-    confirm,
-    one_at_a_time,
-    preceded,
-)
+from smart_fork.forking.source_sessions import is_others
+from smart_fork.forking.worker_spec import WorkerSpec, preceded
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.liveness import undo_cut_off
+from smart_fork.workers.recovery import undo_cut_off
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.terminals import choose_place
-from smart_fork.workers.worker_terminal import WorkerLocation, WorkerPlace
+from smart_fork.workers.worker_place import WorkerLocation, WorkerPlace
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +72,7 @@ class PreparedWorker:
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
-        """Return the command that starts the worker. `cwd` is the worktree made for it, if any.
+        """Return the plan with the command that starts the worker in `cwd`, by default in the requested directory.
 
         Raises:
             Usage: an id, the prompt or the nesting depth is invalid.
@@ -117,7 +111,7 @@ class PreparedWorker:
                 if place.replaces:  # nothing of ours is left to say so afterwards
                     _note_running(registry, worker, plan, WorkerLocation(pid=Processes.own_pid()))
                 environment = self.provisions.environment(plan, machine.env)
-                started = place.start(plan, worker, machine.processes, environment)
+                started = place.start(plan, worker, replace(machine, env=environment))
                 attempt.succeeded()  # the first step that cannot be taken back
                 plan = replace(plan, new_session_id=started.session_id or plan.new_session_id)
                 Program.keep()
@@ -128,13 +122,13 @@ class PreparedWorker:
                 launched, ended = _noted(registry, worker, launched, look)
                 if ended:
                     attempt.failed()
-                    if place.screen(started, machine.processes, machine.env) is None:
+                    if place.screen(started, machine) is None:
                         started = replace(started, attach="")  # there is nothing left to look at
                     raise ended.as_error(plan, started)
                 return launched
 
     def preview(self) -> LaunchedWorker:
-        """Return the worker as a dry run shows it: the command and warnings."""
+        """Return the answer of a dry run: the command and warnings."""
         plan = self.plan(self.cwd)
         warnings = self.spec.deviations(self.place, self.request.target_cwd)
         warnings += self.spec.made_first(plan, in_worktree=self.worktree is not None)
@@ -143,7 +137,7 @@ class PreparedWorker:
         return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
-        """Do nothing: a worker that was not started has no files. `Fork.drop`, with the same name, deletes files."""
+        """Do nothing: unlike `Fork.drop`, there are no files to delete."""
 
 
 def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> PreparedWorker:
@@ -160,7 +154,7 @@ def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool =
 
 
 def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
-    """Return a context in which the agent uses the home directory (one for each account) that has the session."""
+    """Return a context in which the agent's home directory (one for each account) is that of the session's log."""
     own = spec.source if spec.source and spec.source.turns and not spec.content.handover else None
     return AGENTS[spec.agent].home.used(own.source_path if own else None)
 
@@ -168,7 +162,7 @@ def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
 def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedWorker:
     preconditions.check_handed_over(spec)
     Usage.refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
-    place = choose_place(spec.options.place, machine.processes, machine.env)
+    place = choose_place(spec.options.place, machine)
     if place.agent not in (None, spec.agent):
         raise Usage(f"{AGENTS.title_of(spec.agent)} does not run in {place.name}", "Run it in tmux, or as a process.")
     source, written, point = spec.source, spec.written, spec.content.point
@@ -201,7 +195,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedW
         options = spec.options
         planned = Worktree.plan(target, spec.worktree_name, machine.processes, with_changes=options.with_changes)
         worktree = planned.path
-    given = Provisions() if dry_run else provisions(spec.agent, request.program, place, machine.processes, machine.env)
+    given = Provisions() if dry_run else provisions(spec.agent, request.program, place, machine)
     return replace(prepared, provisions=given, worktree=worktree)
 
 
@@ -213,6 +207,7 @@ def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
 def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
     """Add the worker to the registry before files are made for it, so that it counts for the worker limit."""
     spec, request, machine = prepared.spec, prepared.request, prepared.machine
+    asked = WorkerRecord.ASKED if request.of_others else ""
     worker = attempt.registry.add(
         request.agent,
         name=request.name or spec.called or "",
@@ -224,11 +219,7 @@ def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
         prompt=ForkPlan.passable(spec.options.prompt or ""),
         kind=spec.kind,
         depth=request.depth + 1,
-        permission_mode=WorkerRecord.UNASKED
-        if request.skip_permissions
-        else WorkerRecord.ASKED
-        if request.of_others
-        else "",
+        permission_mode=WorkerRecord.UNASKED if request.skip_permissions else asked,
         maker=os.getpid(),
         now=machine.clock.now(),
         admit=preconditions.admission(request, machine, counts=not prepared.place.replaces),
@@ -258,7 +249,7 @@ def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, star
 
 
 def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
-    """Register an undo step for a failed start: the resumed session then belongs to its earlier worker again."""
+    """Register an undo step: if the start fails, the resumed session belongs to its earlier worker again."""
     owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
     if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
         attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))
@@ -267,9 +258,9 @@ def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
 def _noted(
     registry: Registry, worker: WorkerRecord, launched: LaunchedWorker, look: Callable[[], Confirmation]
 ) -> tuple[LaunchedWorker, Confirmation | None]:
-    """Wait until `look` has seen how a started worker behaves, and record that. Return the worker.
+    """Wait for the result of `look` (how the started worker behaves), and record it. Return the worker.
 
-    If it ended before it took its prompt, also return what was seen. An error here does not undo the start.
+    Also return the result if the worker ended before it took its prompt. Errors are warnings here: the worker runs.
     """
     plan, started = launched.plan, launched.started
     try:
@@ -291,9 +282,9 @@ def _noted(
 
 
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
-    """Return how many workers started one another before this one, from the environment or the caller's registry row.
+    """Return the nesting depth of the worker that asks (0 for a person), from the environment or the registry.
 
-    Codex drops the environment variable.
+    Codex does not pass on the environment variable.
     """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0
@@ -314,9 +305,8 @@ def _with_log(session: Session) -> Session:
 
 
 def _program(spec: WorkerSpec, place: WorkerPlace, machine: Machine) -> str:
-    if (
-        spec.form != "fork" or spec.content.point or spec.written
-    ):  # a shortened copy is resumed, which every version can
+    # A shortened copy is resumed, which every version can.
+    if spec.form != "fork" or spec.content.point or spec.written:
         return Program.find(spec.agent, machine.env)
     return Program.require(spec.agent, machine.processes, machine.env, headless=place.headless)
 
@@ -330,6 +320,43 @@ def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
             undone(spec.written.undo)
         raise
     return prepared.launch().as_fork()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedWorker:
+    """A started worker; in a dry run, only its plan and `name`. `session_id` is `None` until known.
+
+    `confirmed` is true if it took its prompt, or is ready for one. `note` was put before the prompt.
+    """
+
+    plan: ForkPlan
+    place: str
+    worker: WorkerRecord | None = None
+    started: WorkerLocation = field(default_factory=WorkerLocation)
+    session_id: str | None = None
+    warnings: list[str] = field(default_factory=list)
+    confirmed: bool = False
+    note: str = ""
+    name: str | None = None
+
+    def as_fork(self) -> Forked:
+        """Return the answer about a fork, from this worker."""
+        plan, worker, started = self.plan, self.worker, self.started
+        return Forked(
+            session_name=worker.name if worker else self.name or plan.name, worker_id=worker.id if worker else "",
+            terminal_id=started.terminal_id, resume_session_id=plan.source_session_id,
+            new_session_id=self.session_id or plan.new_session_id, command=plan.shell_command(), cwd=str(plan.cwd),
+            place=self.place, log=str(started.log) if started.log else None, attach=started.attach,
+            warnings=tuple(self.warnings), confirmed=self.confirmed, kind=worker.kind if worker else "fork",
+            agent_type=plan.agent, news=self.note,
+        )  # fmt: skip
+
+    def as_worker(self) -> StartedWorker:
+        """Return the answer about a started worker, from this worker."""
+        if self.worker is None:
+            raise TypeError("A dry run has no worker")
+        command = self.plan.shell_command()
+        return StartedWorker.of(self.worker, command, self.warnings, confirmed=self.confirmed, news=self.note)
 
 
 def undone(undo: Callable[[], object]) -> None:
@@ -380,7 +407,7 @@ class Attempt:
         return made
 
     def _without(self, made: Worktree) -> None:
-        """Remove the worktree `made`; refuse if an agent ran in it and left unsaved work there."""
+        """Remove the worktree `made`; refuse (`ForkRefused`) if an agent ran in it and left unsaved work there."""
         if not self._began:
             made.remove(self.machine.processes)
         elif problem := made.remove_if_saved(self.machine.processes):
@@ -414,7 +441,7 @@ class Attempt:
     def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
         """Give the session's log a second name (a hard link) where the agent looks for it. Return notes.
 
-        The link is kept even if the start fails: a started agent may have deleted the first name.
+        The link is kept if the start fails: the agent may have deleted the first name.
         """
         log = log or READERS.original_of(plan.agent, plan.source_session_id)
         storage = AGENTS.storage_of(plan.agent)
@@ -433,7 +460,7 @@ class Attempt:
         return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
 
     def _make_room(self, plan: ForkPlan, log: Path, target: Path) -> None:
-        """Delete the log copy at `target` that an earlier start made, if `log` begins with its text."""
+        """Delete the log copy that an earlier start made at `target`, if it is only a beginning of `log`."""
         session_id, files = plan.source_session_id, AGENTS.files_of(plan.agent)
         is_ours = (
             self.registry.staged_copies().get(target) == session_id and target.is_file() and not target.samefile(log)
@@ -446,7 +473,7 @@ class Attempt:
     ) -> list[str]:
         """Write the fork's content as the new session `new_id`. Return notes for the user.
 
-        A parent that the new log will not name (after a handover or merge) is recorded elsewhere.
+        The new log of a handover or merge does not name all parents, so smart-fork records them.
         """
         now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
         reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)

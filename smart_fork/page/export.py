@@ -25,7 +25,7 @@ from smart_fork.finding.results import title
 from smart_fork.page.agent_steps import FileDiff, PageStep
 from smart_fork.page.conversation_page import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import Shown, own_style, written
-from smart_fork.workers.answers import Compared
+from smart_fork.workers.results import Compared
 
 # Nothing that was said passes for a heading, a step or a message of a Markdown file of ours: every line is quoted,
 # so that no block of it reaches beyond its own message; and what would be HTML is text.

@@ -12,7 +12,7 @@ from smart_fork.finding import session_lookup
 from smart_fork.finding.session_library import Opening
 from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import MATCH, BudgetOptions, ForkRequest, parse_amount
+from smart_fork.forking.request import Budget, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked
 from smart_fork.page.endpoint_builder import existing_directory
 from smart_fork.page.forms import parse_form
@@ -72,7 +72,7 @@ def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
 def _option(given: Mapping[str, str]) -> str:
     """Return the command-line option for the form's choice: ``--at`` or ``--budget``; "" for the whole session."""
     if budget := given.get("budget", ""):
-        return f"--budget {parse_amount(budget)}"
+        return f"--budget {Budget.parse_amount(budget)}"
     return f"--at {given['at']}" if given.get("at") else ""
 
 
@@ -80,9 +80,11 @@ def _keeps(option: str) -> str:
     """Describe the part of a session that a fork with this command-line option keeps."""
     name, _, value = option.removeprefix("--").partition(" ")
     if name == "budget":
-        return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
+        return (
+            "Only what answers the prompt" if value == Budget.MATCH else f"What answers, within {int(value):,} tokens"
+        )
     if name == "at":
-        return "Up to the exchange that answers" if value == MATCH else f"Up to message {value}"
+        return "Up to the exchange that answers" if value == Budget.MATCH else f"Up to message {value}"
     return "The whole session"
 
 

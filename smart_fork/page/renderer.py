@@ -47,10 +47,10 @@ from smart_fork.finding.fork_suitability import cache_in_words
 from smart_fork.finding.hit import outcome_in_words
 from smart_fork.finding.ranking import percent
 from smart_fork.finding.results import place_mark, title
-from smart_fork.forking.worker import name_of
+from smart_fork.forking.worker_spec import name_of
 from smart_fork.page import agent_steps
 from smart_fork.repository.uncommitted import FileChange
-from smart_fork.workers.answers import Compared
+from smart_fork.workers.results import Compared
 
 _TYPES = {
     "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",

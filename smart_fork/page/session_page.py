@@ -35,7 +35,7 @@ from smart_fork.finding.session_lookup import Located
 from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.team_sessions import team_room
-from smart_fork.forking.copies import is_others
+from smart_fork.forking.source_sessions import is_others
 from smart_fork.page.agent_steps import Steps
 from smart_fork.page.conversation_page import ConversationPage, LazyForks, reading
 from smart_fork.page.endpoint_builder import Asked, Endpoints, ProjectCookie, existing_directory, in_thread
@@ -51,7 +51,7 @@ from smart_fork.page.renderer import (
     subagent_link,
 )
 from smart_fork.page.session_changes import ChangeSinceShown, ShownState, change_at_address, refuse_changed_session
-from smart_fork.workers.comparison import NotedSession
+from smart_fork.workers.verdicts import NotedSession
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
@@ -19,12 +19,14 @@ from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
-from smart_fork.workers.answers import WorkerState
 from smart_fork.workers.comparison import grouped_by_start
-from smart_fork.workers.observation import Observation, WorkerReader
+from smart_fork.workers.observation import WorkerReader
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_path import has_registry
-from smart_fork.workers.terminals import place_of
+from smart_fork.workers.results import WorkerState
+
+if TYPE_CHECKING:
+    from smart_fork.workers.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +238,7 @@ def _column(seen: Observation) -> str:
 
 def _hears(worker: WorkerRecord, seen: Observation) -> str:
     """Return how `message_worker` would reach the worker now: "message", "queue", "resume", or "" for none."""
-    try:
-        headless = place_of(worker).headless
-    except SmartForkError:
+    if (headless := WorkerReader.is_headless(worker)) is None:
         return ""
     if seen.is_over:
         return "resume" if headless and worker.session_id else ""

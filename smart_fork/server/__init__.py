@@ -198,6 +198,6 @@ class Server(MCPServer[Any]):
 def _recover() -> None:
     if not has_registry():  # nothing is imported for nothing while the first call is awaited
         return
-    from smart_fork.workers.liveness import recover
+    from smart_fork.workers.recovery import recover
 
     recover()

@@ -19,22 +19,23 @@ from smart_fork.agents.request_fields import KEYS
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.finding.request import current_project
 from smart_fork.finding.results import UNTRUSTED, title
-from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
+from smart_fork.forking.results import NotSpawned, Spawned
 from smart_fork.forking.spawn import spawn
 from smart_fork.server import tasks
 from smart_fork.server.calls import BEAT_SECONDS, ToolCaller, in_thread, project_for, reporter
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine, Processes
-from smart_fork.workers.answers import Compared, WorkerClosed, WorkerMessaged, WorkerRead, WorkerState, WorkersWaited
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker as send_message
 from smart_fork.workers.observation import list_workers as known_workers
 from smart_fork.workers.observation import read_worker as last_exchanges
 from smart_fork.workers.observation import wait_workers as wait_for_workers
+from smart_fork.workers.results import Compared, WorkerClosed, WorkerMessaged, WorkerRead, WorkerState, WorkersWaited
 from smart_fork.workers.termination import close_workers as end_workers
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening
+    from smart_fork.forking.results import SpawnedWorker
 
 
 def _worker_schema() -> dict[str, Any]:

@@ -29,7 +29,9 @@ from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import WorkDirectory, belongs
 from smart_fork.forking import handover_text
-from smart_fork.forking.copies import SessionCopy, branch_point, refuse_borrowed, write_copy
+from smart_fork.forking.copies import SessionCopy, write_copy
+from smart_fork.forking.fork_points import branch_point
+from smart_fork.forking.source_sessions import refuse_borrowed
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.sharing.outgoing import last_pair

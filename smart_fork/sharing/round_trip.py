@@ -30,7 +30,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import Converter, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import results_without_call
-from smart_fork.forking.record_masking import MASKABLE_TIES, MaskedSecrets
+from smart_fork.forking.record_masking import MaskedSecrets
 from smart_fork.sharing.canonical import Record, decode
 from smart_fork.sharing.outgoing import Outgoing
 
@@ -156,7 +156,9 @@ def _tied(value: Any, converter: Converter) -> Iterator[tuple[str, Any]]:
     """
     if isinstance(value, dict):
         for name in sorted(value):
-            if name in converter.free or name in MASKABLE_TIES or name == "type":  # what an image is becomes a text
+            if (
+                name in converter.free or name in MaskedSecrets.MASKABLE_TIES or name == "type"
+            ):  # what an image is becomes a text
                 continue
             if is_fixed_field(name, value[name]) and not isinstance(value[name], dict | list):
                 yield name, value[name]

@@ -26,7 +26,7 @@ from smart_fork.excise import erasure, lookup, writing
 from smart_fork.excise.cut_plan import CutPlan, map_texts
 from smart_fork.excise.cut_words import telling_words, words_and_runs
 from smart_fork.finding import session_notes
-from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.session_use import SessionUse
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import encode
 
@@ -161,7 +161,7 @@ def erase_and_write(
     """
     agent, path = session.tool, session.source_path
     ids = {session.session_id, READERS[agent].id_of(path)}
-    with Occupation(agent, session.session_id, path).kept_out():
+    with SessionUse(agent, session.session_id, path).kept_out():
         erasure.erase(agent, sorted(ids), said, left or ())
         for name in ids:
             snapshots.forget(name)

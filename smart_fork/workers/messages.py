@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -29,21 +29,15 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.agents.screen import Question
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
-from smart_fork.forking.preconditions import Occupation, provisions
+from smart_fork.forking.preconditions import provisions
+from smart_fork.forking.session_use import SessionUse
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
-from smart_fork.workers.answers import WorkerMessaged
 from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.results import WorkerMessaged
 from smart_fork.workers.terminals import place_of
-from smart_fork.workers.worker_terminal import (
-    SCREEN_SECONDS,
-    Typist,
-    WorkerLocation,
-    WorkerPlace,
-    is_running,
-    location_of,
-)
+from smart_fork.workers.worker_place import SCREEN_SECONDS, Typist, WorkerLocation, WorkerPlace, is_running, location_of
 
 MessageDelivery = Literal["typed", "queued", "answered", "resumed"]
 
@@ -61,7 +55,7 @@ def message_worker(
     """Send `text` to a worker (an agent that smart-fork started), or to a later one that continues its session.
 
     With `queue`, a working agent reads the message when its work is done. With `answer`, `text` is the number of an
-    option of the worker's question, and is chosen only if `meant` accepts the question's text.
+    option of the worker's question. It is chosen only if `meant` returns True for the question's text.
 
     Raises:
         Usage: the text is empty, or there is no such option.
@@ -112,7 +106,7 @@ def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:
-    """Move the selection to option `number` of the question on the screen, with arrow keys, one screen change each."""
+    """Select option `number` of the question on the screen with arrow keys, waiting for the screen after each key."""
     for _ in question.options:
         asked = typist.asked()
         if asked is None or not question.is_also(asked) or asked.marked == number:
@@ -247,38 +241,38 @@ class _Talk:
                 ),
             )
         program = Program.find(worker.agent, around.env)
-        given = provisions(worker.agent, program, place, around.processes, around.env)
+        given = provisions(worker.agent, program, place, around)
         self.warnings += given.notes
         plan = resume_plan(worker, program, text)
-        alive = partial(place.runs, self.started, around.processes, around.env)
+        alive = partial(place.runs, self.started, around)
         if place.agent and alive():  # it is idle
-            place.close(self.started, around.processes, around.env)
+            place.close(self.started, around)
         # A hook may have told of its end before it was there: two must not write the same log.
         wait = self._typist(place).wait
         wait(lambda: not alive(), SCREEN_SECONDS)
         log = READERS.original_of(worker.agent, plan.source_session_id)
-        Occupation(worker.agent, plan.source_session_id, log, around).check_free()
+        SessionUse(worker.agent, plan.source_session_id, log, around).check_free()
         before = self._written()
-        started = place.start(plan, worker, around.processes, given.environment(plan, around.env))
+        started = place.start(plan, worker, replace(around, env=given.environment(plan, around.env)))
         started.note(self.registry, worker.id, plan.argv)
         self.worker = self.registry.set_session_id(worker.id, started.session_id or plan.source_session_id)
 
         def moved() -> bool:
-            return self._written() > before or place.ended(started, around.processes, around.env) is not None
+            return self._written() > before or place.ended(started, around) is not None
 
         wait(moved, LOG_SECONDS)
-        if place.ended(started, around.processes, around.env) is not None and self._written() <= before:
+        if place.ended(started, around) is not None and self._written() <= before:
             raise self._ended(place, started, "could not continue")
         return "resumed"
 
     def _ended(self, place: WorkerPlace, started: WorkerLocation, how: str) -> ProgramFailed:
         """Record that the worker has ended. Return an error that says `how`, with the worker's last output."""
-        said = place.ended(started, self.around.processes, self.around.env)
+        said = place.ended(started, self.around)
         self.registry.set_state(self.worker.id, "ended")
         return ProgramFailed(f"{self.worker.id} {how}: {ending(said or NOTHING, 500) or 'it said nothing'}")
 
     def _typist(self, place: WorkerPlace) -> Typist:
-        return Typist(place, self.started, AGENTS.screen_of(self.worker.agent), self.around)
+        return place.typist(self.started, AGENTS.screen_of(self.worker.agent), self.around)
 
     def _look(self) -> Observation:
         return self.watcher.look(self.worker, self.registry)
@@ -286,7 +280,6 @@ class _Talk:
     def _written(self) -> int:
         """Return the size of the worker's log in bytes: a larger log shows that it took the message."""
         path = self.watcher.log_of(self.worker)
-        try:
+        with contextlib.suppress(OSError):
             return path.stat().st_size if path else 0
-        except OSError:
-            return 0
+        return 0

@@ -28,12 +28,12 @@ from smart_fork.finding.results import title
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
-from smart_fork.workers.answers import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
 from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import ENDED_STATES, LIVE_STATES, Registry, State, Status, WorkerRecord
+from smart_fork.workers.results import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
 from smart_fork.workers.session_matching import find_sessions
 from smart_fork.workers.terminals import TmuxPlace, place_of
-from smart_fork.workers.worker_terminal import ProcessPlace, location_of
+from smart_fork.workers.worker_place import ProcessPlace, location_of
 
 PROMPT_CHARACTERS = 200
 #: Seconds for which a fork that answered in a process stays in the list of running workers.
@@ -103,9 +103,9 @@ class WorkerReader:
             return replace(seen, state=noted.state if noted else "ended", said=said)
         if worker.state == "starting":
             return seen
-        if self._headless(worker):
+        if self.is_headless(worker):
             return replace(seen, status="working")  # until it ends
-        status, question = self._told(worker, wrote)
+        status, question = self._reported(worker, wrote)
         screen = self._screen(worker) if status != "idle" and worker.agent in AGENTS else None
         if screen is not None:
             shows = AGENTS.screen_of(worker.agent)
@@ -130,7 +130,7 @@ class WorkerReader:
     def output(self, worker: WorkerRecord) -> Masked | None:
         """Return the last output of an ended worker; `None` if the worker runs, or the output is unknown."""
         with suppress(SmartForkError):
-            return place_of(worker).ended(location_of(worker), self.around.processes, self.around.env)
+            return place_of(worker).ended(location_of(worker), self.around)
         return None
 
     def log_of(self, worker: WorkerRecord) -> Path | None:
@@ -176,21 +176,22 @@ class WorkerReader:
 
     def _ended(self, worker: WorkerRecord) -> Masked | None:
         """Return the last output, maybe empty, of a worker that has ended; `None` if the worker still runs."""
-        around = self.around
-        if is_alive(worker, around.processes, around.env, around.clock.now()):
+        if is_alive(worker, self.around):
             return None
         return self.output(worker) or NOTHING
 
-    def _headless(self, worker: WorkerRecord) -> bool:
+    @staticmethod
+    def is_headless(worker: WorkerRecord) -> bool | None:
+        """Return True if the worker has no terminal; `None` if its place is unknown to this version."""
         with suppress(SmartForkError):
             return place_of(worker).headless
-        return False
+        return None
 
     def _is_past(self, at: str | None) -> bool:
         """Return True if the time `at` is long enough ago that the screen shows what the worker did then."""
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
-    def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
+    def _reported(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
         """Return the worker's status and question, from the newer report of its hooks and its log."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
@@ -201,16 +202,15 @@ class WorkerReader:
 
     def _asked(self, worker: WorkerRecord) -> Question | None:
         with suppress(SmartForkError):
-            asks = place_of(worker).asks(location_of(worker), self.around.processes, self.around.env)
+            asks = place_of(worker).asks(location_of(worker), self.around)
             return Question(mask(asks)) if asks else None
         return None
 
     def _screen(self, worker: WorkerRecord) -> Masked | None:
-        try:
-            screen = place_of(worker).screen(location_of(worker), self.around.processes, self.around.env)
-        except SmartForkError:
-            return None
-        return None if screen is None else mask_screen(screen)
+        with suppress(SmartForkError):
+            screen = place_of(worker).screen(location_of(worker), self.around)
+            return None if screen is None else mask_screen(screen)
+        return None
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
@@ -225,10 +225,9 @@ class WorkerReader:
     def session_of(self, worker: WorkerRecord) -> Session | None:
         """Return the worker's session from its log; `None` if there is no log yet, or it has no conversation."""
         path = self.log_of(worker)
-        try:
+        with suppress(OSError):
             return READERS[worker.agent].read(path).session if path else None
-        except OSError:
-            return None
+        return None
 
     def own_messages(self, worker: WorkerRecord) -> list[Message]:
         """Return the worker's messages since its start, numbered as in its session, masked and shortened."""
@@ -315,11 +314,11 @@ def _within(cwd: str, project: Project | None) -> bool:
 def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:
     """Return entries for windows in smart-fork's tmux sessions that belong to none of the `known` workers."""
     tmux = TmuxPlace()
-    if not tmux.available(around.processes, around.env):
+    if not tmux.available(around):
         return []
     ours = {(worker.terminal_id, worker.pid) for worker in known}
     try:
-        windows = tmux.windows(around.processes, around.env)
+        windows = tmux.windows(around)
     except SmartForkError:
         return []
     return [

@@ -104,7 +104,7 @@ class WorkerRecord:
         return session.turns[start:] if start is not None else ()
 
     def told(self, kind: type[_Told], **also: Any) -> _Told:
-        """Return an answer of class `kind` whose fields have this worker's values. `also` adds or overrides values."""
+        """Return a value of class `kind` with this worker's values in its fields. `also` adds or overrides values."""
         known = {"worker_id": self.id, "agent_type": self.agent}
         known |= {one.name: getattr(self, one.name) for one in fields(self)}
         return kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known} | also)
@@ -145,8 +145,8 @@ class Registry:
     ) -> WorkerRecord:  # fmt: skip
         """Register a worker before its start, under a unique id. Secrets are masked here and in all later updates.
 
-        Its default name is its id. With `numbered`, a running worker's name gets a number appended. `admit` gets the
-        running workers, and can refuse the new one by raising; no other process can register a worker meanwhile.
+        Its default name is its id. With `numbered`, a name that a running worker has gets a number. `admit` is called
+        with the running workers and may raise to refuse the new one; meanwhile, no other process can register a worker.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
@@ -226,7 +226,7 @@ class Registry:
         return self._set(identity, "pid = NULL")
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
-        """Record that the worker `seen`, read as running, has ended; return `None` if it was resumed meanwhile."""
+        """Record that the worker `seen` has ended; return `None` if it was resumed since it was read."""
         with write_transaction(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
@@ -238,7 +238,7 @@ class Registry:
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
     def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
-        """Remove text that the user withdrew (deleted everywhere) from a worker's row, by other values."""
+        """Replace the texts in a worker's row, to remove text that the user withdrew (deleted everywhere)."""
         words = orjson.dumps(list(command)).decode()
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
 

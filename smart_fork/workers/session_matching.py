@@ -1,6 +1,6 @@
 """Finds the session of a worker (an agent that smart-fork started) if the agent chose the session's id itself.
 
-They match by the beginning of the session's log: directory, start time, parent and first prompt.
+A session matches a worker by the beginning of its log: directory, start time, parent and first prompt.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
     """
     known = registry.of_session(session_id)
     if known is None and AGENTS[agent].worker_sessions:
-        return _worker_that_waits(registry, agent, session_id, prompt)
+        return _waiting_worker(registry, agent, session_id, prompt)
     return known
 
 
-def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the running worker whose session is unknown and can be this one, unless several can have it."""
+def _waiting_worker(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
+    """Return the only running worker with an unknown session that matches this session, if any."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -48,7 +48,7 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return (worker, session id) for workers with an unknown session, if each fits exactly one of the others."""
+    """Return (worker, session id) for workers with an unknown session, if worker and session match only each other."""
     waiting = [
         worker
         for worker in registry.workers()

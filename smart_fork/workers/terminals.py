@@ -21,6 +21,7 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,9 +37,9 @@ from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.start_command import Delivery
 from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
-from smart_fork.system.processes import Completed, Processes
+from smart_fork.system.processes import Completed, Machine
 from smart_fork.workers.registry import WorkerRecord
-from smart_fork.workers.worker_terminal import (
+from smart_fork.workers.worker_place import (
     KEYS,
     BackgroundPlace,
     HerePlace,
@@ -84,7 +85,7 @@ _PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A tmux window that belongs to this smart-fork home (its data directory), maybe in another home's tmux session."""
+    """A tmux window that this smart-fork home (its data directory) opened. Several homes may share a tmux session."""
 
     terminal_id: str
     pid: int
@@ -99,20 +100,18 @@ class TmuxPlace(WorkerPlace):
     name = "tmux"
     delivers = frozenset[Delivery]({"argument", "typed"})
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
+    def available(self, machine: Machine) -> bool:
+        return shutil.which("tmux", path=machine.env.get("PATH", os.defpath)) is not None
 
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
+    def inherited(self, machine: Machine) -> Mapping[str, str]:
         """Return the environment of the tmux server, which a person may have started."""
-        told = _run(processes, env, "show-environment", "-g")
+        told = _run(machine, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
-    def start(
-        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
-    ) -> WorkerLocation:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
         if not plan.cwd.is_dir():  # tmux would silently take the home directory
             raise NotFound(f"No such directory: {plan.cwd}")
-        session = session_name(plan.cwd)
+        session, env = session_name(plan.cwd), machine.env
         window = ["-n", worker.name.replace("#", "##"), "-c", str(plan.cwd).replace("#", "##")]
         window += ["-P", "-F", "#{pane_id} #{pane_pid}"]
         # What may be secret goes through a private file, and a server that this starts does not have it either.
@@ -126,7 +125,7 @@ class TmuxPlace(WorkerPlace):
         window += ["--", "/usr/bin/env", *absent, *words, *command]
         bare = {name: value for name, value in env.items() if name not in apart}
         try:
-            done = self._open(session, _escaped(window), processes, bare)
+            done = self._open(session, _escaped(window), replace(machine, env=bare))
         except BaseException:
             remove_command_file(command)
             raise
@@ -136,69 +135,69 @@ class TmuxPlace(WorkerPlace):
         attach = self.attach_command(session, env)
         return WorkerLocation(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
-    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        dead, status = self._pane(started, processes, env)
+    def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
+        dead, status = self._pane(started, machine)
         if dead is None:  # or it is a window of another tmux server, which this one does not know
-            return None if is_running(started, processes) else mask("Its window was closed.")
+            return None if is_running(started, machine.processes) else mask("Its window was closed.")
         if not dead:
             return None
         # tmux moves everything up by a line for its own "Pane is dead".
-        screen = _run(processes, env, "capture-pane", "-p", "-S", "-20", "-t", started.terminal_id or "")
+        screen = _run(machine, "capture-pane", "-p", "-S", "-20", "-t", started.terminal_id or "")
         lines = [line.rstrip() for line in mask_screen(screen.text).splitlines() if line.strip()]
         words = "\n".join(line for line in lines[-20:] if not line.startswith("Pane is dead"))
         # tmux drops what a program wrote if it sees the program's end before it reads the terminal.
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
-    def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
+    def exit_status(self, started: WorkerLocation, machine: Machine) -> int | None:
         """Return the exit status, which tmux may know only after a while; tmux 3.3 sometimes never does."""
         for _ in range(_LOOKS):
-            dead, status = self._pane(started, processes, env)
+            dead, status = self._pane(started, machine)
             if not dead or status:
                 break
             time.sleep(_LOOK_SECONDS)
         return int(status) if dead and status.lstrip("-").isdigit() else None
 
-    def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
-        if self._pane(started, processes, env)[0] is None:
+    def screen(self, started: WorkerLocation, machine: Machine) -> str | None:
+        if self._pane(started, machine)[0] is None:
             return None
-        seen = _run(processes, env, "capture-pane", "-p", "-J", "-t", started.terminal_id or "")
+        seen = _run(machine, "capture-pane", "-p", "-J", "-t", started.terminal_id or "")
         return seen.stdout.decode("utf-8", "replace")
 
-    def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        pane = self._require(started, processes, env)
+    def paste(self, started: WorkerLocation, text: str, machine: Machine) -> None:
+        pane = self._require(started, machine)
         buffer = f"smart-fork-{secrets.token_hex(8)}"
         pasting = ("paste-buffer", "-d", "-p", "-r", "-b", buffer, "-t", pane)
-        done = _run(processes, env, "load-buffer", "-b", buffer, "-", ";", *pasting, said=text.encode())
+        done = _run(machine, "load-buffer", "-b", buffer, "-", ";", *pasting, said=text.encode())
         if not done.ok:
             raise ProgramFailed(f"tmux could not paste: {done.complaint}")
 
-    def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+    def press(self, started: WorkerLocation, key: str, machine: Machine) -> None:
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
-        pane = self._require(started, processes, env)
-        done = _run(processes, env, "send-keys", "-t", pane, key)
+        pane = self._require(started, machine)
+        done = _run(machine, "send-keys", "-t", pane, key)
         if not done.ok:
             raise ProgramFailed(f"tmux could not press {key}: {done.complaint}")
 
-    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+    def close(self, started: WorkerLocation, machine: Machine) -> None:
         """Close the worker's window, also if the worker has ended already."""
-        dead, _ = self._pane(started, processes, env)
+        dead, _ = self._pane(started, machine)
         if dead is None:
             return
         if not dead:
-            require_ours(started, processes)
-        _run(processes, env, "kill-pane", "-t", started.terminal_id or "")
+            require_ours(started, machine.processes)
+        _run(machine, "kill-pane", "-t", started.terminal_id or "")
 
     def attach_command(self, session: str, env: Mapping[str, str]) -> str:
         """Return the command that shows a tmux session to a person."""
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
 
-    def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
+    def windows(self, machine: Machine) -> list[Window]:
         """Return the tmux windows that belong to this smart-fork home (its data directory), if tmux runs."""
         # Of a program that is just being started nobody knows yet where it works.
         cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
         form = f"#{{{OWNER}}}\t#{{pane_id}}\t{_PID}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
-        listed = _run(processes, env, "list-panes", "-a", "-F", form)
+        listed = _run(machine, "list-panes", "-a", "-F", form)
         rows = (line.split("\t", 5) for line in listed.text.splitlines() if listed.ok)
         return [
             Window(row[1], int(row[2]), *row[3:])
@@ -206,34 +205,34 @@ class TmuxPlace(WorkerPlace):
             if len(row) == 6 and row[0] in ("", _owner()) and row[2].isdigit() and row[3].startswith(OURS)
         ]
 
-    def _pane(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
+    def _pane(self, started: WorkerLocation, machine: Machine) -> tuple[bool | None, str]:
         """Return (ended, exit status) of the process in the worker's window. The status is negative for a signal.
 
         If the window is gone, return (None, ""). A restarted tmux uses its id again, so the process id must fit, too.
         """
         how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"
-        state = _run(processes, env, "display-message", "-p", "-t", started.terminal_id or "%", form)
+        state = _run(machine, "display-message", "-p", "-t", started.terminal_id or "%", form)
         pane, pid, dead, status = [*state.text.split(), "", "", "", ""][:4]
         another = started.pid is not None and pid != str(started.pid)
         if not state.ok or pane != started.terminal_id or another:
             return None, ""
         return dead == "1", status
 
-    def _require(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
+    def _require(self, started: WorkerLocation, machine: Machine) -> str:
         """Return the id of the worker's pane (its part of the tmux window), after leaving tmux's scrolling mode there.
 
         Raises:
             ForkRefused: the worker has ended, or the process in the pane is not the worker's.
         """
-        if self._pane(started, processes, env)[0] is not False or started.terminal_id is None:
+        if self._pane(started, machine)[0] is not False or started.terminal_id is None:
             raise ForkRefused("It has ended, or its window was closed")
-        require_ours(started, processes)
+        require_ours(started, machine.processes)
         # Where somebody is scrolling, keys would scroll, and a paste would not be marked as one.
-        _run(processes, env, "copy-mode", "-q", "-t", started.terminal_id)
+        _run(machine, "copy-mode", "-q", "-t", started.terminal_id)
         return started.terminal_id
 
-    def _open(self, session: str, window: Sequence[str], processes: Processes, env: Mapping[str, str]) -> Completed:
+    def _open(self, session: str, window: Sequence[str], machine: Machine) -> Completed:
         # In one message, so that the window is told to stay before the command in it can have ended.
         last = ("-t", f"={session}:{{end}}")
         stay = [";", "set-option", "-w", *last, "remain-on-exit", "on", ";", "set-option", "-w", *last, OWNER, _owner()]
@@ -243,17 +242,17 @@ class TmuxPlace(WorkerPlace):
         stay += [";", "set-option", "-s", "exit-unattached", "off"]
         ours = [";", "set-option", *last, OWNER, _owner()]
         for _ in range(3):  # another process may open or close the session meanwhile
-            if _run(processes, env, "has-session", "-t", f"={session}").ok:
-                done = _run(processes, env, "new-window", "-d", "-a", *last, *window, *stay)
+            if _run(machine, "has-session", "-t", f"={session}").ok:
+                done = _run(machine, "new-window", "-d", "-a", *last, *window, *stay)
             else:
                 size = ("-x", "200", "-y", "50")
-                done = _run(processes, env, "new-session", "-d", "-s", session, *size, *window, *stay, *ours)
+                done = _run(machine, "new-session", "-d", "-s", session, *size, *window, *stay, *ours)
             if done.ok:
                 return done
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """Return the command `argv`, or a short one that reads it and `given` variables from a private file."""
+        """Return `argv`; if it is long or has `given` variables, a command that reads both from a private file."""
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
         return command_through_file(worker, {"argv": list(argv), "given": given})
@@ -262,8 +261,8 @@ class TmuxPlace(WorkerPlace):
 class Panes:
     """The panes (parts of windows) of the tmux server with their process ids. tmux is asked once."""
 
-    def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
-        self._processes, self._env = processes, env
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
 
     def pid_in(self, pane: str | None) -> int | None:
         """Return the id of the process in a pane; `None` if there is no such pane, or tmux does not answer."""
@@ -276,7 +275,7 @@ class Panes:
     @cached_property
     def _pids(self) -> dict[str, int]:
         try:
-            listed = _run(self._processes, self._env, "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
+            listed = _run(self._machine, "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
         except SmartForkError:
             return {}
         pairs = (line.partition(" ") for line in listed.text.splitlines() if listed.ok)
@@ -306,12 +305,13 @@ def _tmux(env: Mapping[str, str]) -> list[str]:
     return ["tmux", "-L", socket] if socket else ["tmux"]
 
 
-def _run(processes: Processes, env: Mapping[str, str], *words: str, said: bytes = b"") -> Completed:
+def _run(machine: Machine, *words: str, said: bytes = b"") -> Completed:
     # A server that this starts keeps the environment for every later window.
+    env = machine.env
     clean = {name: value for name, value in env.items() if name not in NOT_KEPT}
     try:
         whom = Setting.TMUX_SOCKET.text(env) or "default"
-        return processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS, input=said, whom=whom)
+        return machine.processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS, input=said, whom=whom)
     except SmartForkError as error:
         hint = f"Does `{shlex.join([*_tmux(env), 'ls'])}` answer? Forks can run as processes without it."
         raise ProgramFailed(error.message, hint) from error
@@ -330,16 +330,17 @@ class ITerm2Place(WorkerPlace):
     name = "iterm2"
     delivers = frozenset[Delivery]({"argument", "typed"})
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
+    def available(self, machine: Machine) -> bool:
         """Return True on macOS if the extra ``iterm2`` of smart-fork is installed."""
         return sys.platform == "darwin" and find_spec("iterm2") is not None
 
-    def start(
-        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
-    ) -> WorkerLocation:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
         if not plan.cwd.is_dir():
             raise NotFound(f"No such directory: {plan.cwd}")
-        title, hands_over = plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)}
+        title, hands_over = (
+            plain_name(worker.name),
+            {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(machine.env)},
+        )
         command = shlex.join(command_through_file(worker, hands_over))
 
         async def open_tab(app: Any, connection: Any) -> tuple[str, int | None]:
@@ -357,11 +358,11 @@ class ITerm2Place(WorkerPlace):
         session_id, pid = _in_iterm2(open_tab)
         return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{title}”", worker_id=worker.id)
 
-    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+    def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
         """Return a text after the worker's end; its last output is lost, because the tab closes."""
-        return mask("Its tab was closed.") if has_ended(started, processes) else None
+        return mask("Its tab was closed.") if has_ended(started, machine.processes) else None
 
-    def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
+    def screen(self, started: WorkerLocation, machine: Machine) -> str | None:
 
         async def read(app: Any, _connection: Any) -> str | None:
             session = app.get_session_by_id(started.terminal_id)
@@ -372,18 +373,18 @@ class ITerm2Place(WorkerPlace):
 
         return _in_iterm2(read)
 
-    def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        require_ours(started, processes)
+    def paste(self, started: WorkerLocation, text: str, machine: Machine) -> None:
+        require_ours(started, machine.processes)
         self._send(started, f"{PASTE_BEGINS}{text}{PASTE_ENDS}")
 
-    def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+    def press(self, started: WorkerLocation, key: str, machine: Machine) -> None:
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
-        require_ours(started, processes)
+        require_ours(started, machine.processes)
         self._send(started, {"Enter": "\r", "Up": "\x1b[A", "Down": "\x1b[B"}.get(key, key))
 
-    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        require_ours(started, processes)
+    def close(self, started: WorkerLocation, machine: Machine) -> None:
+        require_ours(started, machine.processes)
 
         async def close_tab(app: Any, _connection: Any) -> None:
             if session := app.get_session_by_id(started.terminal_id):
@@ -424,21 +425,21 @@ PLACES: tuple[WorkerPlace, ...] = (
 )  # fmt: skip
 
 
-def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
+def choose_place(name: str | None, machine: Machine) -> WorkerPlace:
     """Return the kind of place called `name`; without a name, tmux if it is installed, else a background process.
 
-    An installed agent without background sessions of its own also gets a background process.
+    If the installed version of the agent `name` has no background sessions, return a background process.
 
     Raises:
         Usage: there is no such place.
         ProgramMissing: the place needs a program that is not installed.
     """
     if name is None:
-        name = "tmux" if TmuxPlace().available(processes, env) else "process"
+        return TmuxPlace() if TmuxPlace().available(machine) else ProcessPlace()
     place = next((known for known in PLACES if known.name == name), None)
     if place is None:
         raise Usage(f"Unknown place to run: {name}", f"Places are: {', '.join(known.name for known in PLACES)}.")
-    if not place.available(processes, env):
+    if not place.available(machine):
         if isinstance(place, ITerm2Place):
             raise ProgramMissing("iTerm2 is not available", INSTALL)
         if place.agent:

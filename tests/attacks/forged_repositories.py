@@ -347,7 +347,7 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from smart_fork.system.processes import Processes
     from smart_fork.workers.comparison import compare
     from smart_fork.workers.registry import Registry
-    from smart_fork.workers.termination import worktrees
+    from smart_fork.workers.worktree_cleanup import worktrees
 
     processes = Processes()
     branch, base = (made.branch, made.base) if made else ("smart-fork/x", _head(world.shop))

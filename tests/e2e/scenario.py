@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.forking.worker import CONFIRM_SECONDS
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
@@ -53,7 +53,7 @@ def settled(machine: Machine, worker: Json) -> Json:
     key = "new_session_id" if "new_session_id" in worker else "session_id"
 
     def known() -> str | None:
-        machine.python("-c", "from smart_fork.workers.liveness import recover; recover()")  # as each server does first
+        machine.python("-c", "from smart_fork.workers.recovery import recover; recover()")  # as each server does first
         with Registry(machine.home / ".smart-fork" / "workers.db") as registry:
             return registry.get(worker["worker_id"]).session_id
 

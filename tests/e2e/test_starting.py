@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.forking.preconditions import FRESH_SECONDS
+from smart_fork.forking.session_use import FRESH_SECONDS
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol

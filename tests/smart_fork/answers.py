@@ -8,7 +8,7 @@ from typing import Any
 from smart_fork.finding.answer import EmbeddedShares, Found, IndexState
 from smart_fork.finding.hit import Hit
 from smart_fork.forking.results import Forked
-from smart_fork.workers.answers import WorkerState
+from smart_fork.workers.results import WorkerState
 
 STATE = IndexState(sessions=3, chunks=3, embedded=3, covered=EmbeddedShares(1.0, 1.0), complete=True)
 

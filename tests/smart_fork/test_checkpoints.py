@@ -17,11 +17,12 @@ from smart_fork.errors import ForkRefused
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import NotSpawned
-from smart_fork.forking.spawn import newest_session, spawn
+from smart_fork.forking.resume import newest_session
+from smart_fork.forking.source_sessions import is_others
+from smart_fork.forking.spawn import spawn
 from smart_fork.sharing import local_logs
 from smart_fork.system.processes import Machine
 from tests.indexer.transcripts.records import FIXTURES

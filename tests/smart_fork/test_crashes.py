@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.finding import session_lookup
-from smart_fork.system.processes import Processes
-from smart_fork.workers.liveness import reconcile
+from smart_fork.system.processes import Machine
+from smart_fork.workers.recovery import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import eventually
 from tests.support.executables import shebang
@@ -107,7 +107,7 @@ def test_crashes_lose_nothing_and_double_nothing(world, shop, program, private_t
 
             server.start()
             server.call("list_sessions")
-            assert ([], []) == reconcile(registry, Processes(), os.environ)
+            assert ([], []) == reconcile(registry, Machine())
             now = registry.workers()
             assert facts == {one.id: (one.session_id, one.terminal_id, one.pid, one.started_at) for one in now}
             # The note that a worker began to answer may come after the answer: each is a process of its own.

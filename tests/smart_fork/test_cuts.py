@@ -21,12 +21,12 @@ from smart_fork.display_text import plain_name, quoted
 from smart_fork.errors import Usage
 from smart_fork.finding.conversation import Message
 from smart_fork.finding.result_snippets import snippet
-from smart_fork.forking.worker import name_of
+from smart_fork.forking.worker_spec import name_of
 from smart_fork.page.conversation_page import QUESTION_CHARACTERS, reading
 from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.worker_terminal import ProcessPlace, WorkerLocation
+from smart_fork.workers.worker_place import ProcessPlace, WorkerLocation
 from tests.indexer.masking.invented_secrets import BASE64_LINES, KEY_BEGIN, made_up
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample

@@ -26,7 +26,7 @@ from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.results import StartedWorker
 from smart_fork.server.worker_tools import _worker_schema
-from smart_fork.workers.termination import WorkersTree
+from smart_fork.workers.worktree_cleanup import WorkersTree
 from tests.smart_fork.answers import a_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.searches import find

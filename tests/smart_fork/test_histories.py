@@ -13,9 +13,9 @@ from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch
-from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BranchRequest, ForkRequest
+from smart_fork.forking.source_sessions import is_others
 from tests.smart_fork.checkpoint_repository import claude, commit, frozen, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses

@@ -22,7 +22,7 @@ from smart_fork.server.tool_construction import brief
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.termination import worktrees
+from smart_fork.workers.worktree_cleanup import worktrees
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, commit, git
 from tests.smart_fork.world import Did

@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
-from smart_fork.forking.copies import message_at
+from smart_fork.forking.fork_points import message_at
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

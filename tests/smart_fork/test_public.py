@@ -17,9 +17,9 @@ import smart_fork
 from indexer.settings import WORKER_ID
 from smart_fork import public
 from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.worker_terminal import ProcessPlace
+from smart_fork.workers.worker_place import ProcessPlace
 from tests.smart_fork.answers import a_fork
 from tests.smart_fork.forks import SESSION, plan_of, python
 from tests.smart_fork.world import WordsModel
@@ -137,7 +137,7 @@ class TestWorker:
         with Registry() as registry:
             known = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
             plan = plan_of(python("import signal; signal.pause()"), repo, env={WORKER_ID: known.id})
-            started = ProcessPlace().start(plan, known, PROCESSES, plan.environment(os.environ))
+            started = ProcessPlace().start(plan, known, Machine(PROCESSES, plan.environment(os.environ)))
             registry.set_started(known.id, command=plan.argv, terminal_id=None, pid=started.pid, log=started.log)
         yield smart_fork.Worker(a_fork(SESSION, worker_id=known.id, session_name=known.name))
         if PROCESSES.alive(started.pid):

@@ -22,7 +22,7 @@ from smart_fork.finding.results import fork_command
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spawn import newest_session
+from smart_fork.forking.resume import newest_session
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.system import call_context
 from tests.indexer.transcripts.records import (

@@ -8,7 +8,7 @@ from smart_fork import public
 from smart_fork.errors import Ambiguous, NotFound
 from smart_fork.excise import erasure
 from smart_fork.finding import session_lookup
-from smart_fork.forking import spawn
+from smart_fork.forking.resume import session_to_resume
 from smart_fork.page import session_page as session
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -71,11 +71,11 @@ def test_results_and_pages_know_whose_theirs_is(two, shop):
 def test_a_worker_in_one_of_them_is_not_taken_for_the_other(two, shop, monkeypatch):
     with Registry() as registry:
         registry.add("codex", source_session_id=SHARED, session_id=SHARED, place="process", cwd=shop)
-    monkeypatch.setattr(spawn, "is_alive", lambda *_: True)
+    monkeypatch.setattr("smart_fork.forking.resume.is_alive", lambda *_: True)
 
     with pytest.raises(Ambiguous):
-        spawn.session_to_resume(SHARED)
-    assert spawn.session_to_resume(f"claude:{SHARED}", force=True).agent == "claude"
+        session_to_resume(SHARED)
+    assert session_to_resume(f"claude:{SHARED}", force=True).agent == "claude"
 
 
 def test_of_two_that_were_forgotten_one_is_taken_back_by_its_agent(two, run):  # noqa: F811

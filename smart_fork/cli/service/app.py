@@ -52,7 +52,7 @@ from smart_fork.page.sign_in import SignIn
 from smart_fork.server import Server
 from smart_fork.system.json_rpc import RpcMessage
 from smart_fork.system.version import own_version
-from smart_fork.workers.liveness import recover
+from smart_fork.workers.recovery import recover
 from smart_fork.workers.registry import Registry
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from indexer.transcripts.symbols import Symbols
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import ClaudeAdapter
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.copies import branch_point
+from smart_fork.forking.fork_points import branch_point
 from tests.indexer.index_inputs import session_of
 from tests.indexer.transcripts import records as made
 from tests.indexer.transcripts.records import SESSION, id_of, prompts

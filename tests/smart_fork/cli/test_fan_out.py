@@ -13,7 +13,7 @@ from smart_fork.errors import ForkRefused, Usage
 from smart_fork.finding.session_lookup import locate
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.search_and_fork import fan_out
-from smart_fork.forking.worker import name_of
+from smart_fork.forking.worker_spec import name_of
 from tests.smart_fork.answers import a_fork
 from tests.smart_fork.forks import told
 from tests.support.cases import thorough_except_first

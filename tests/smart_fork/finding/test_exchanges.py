@@ -12,9 +12,9 @@ import pytest
 from indexer.default_embedder import configured_embedder
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_refresh import Engine
-from smart_fork.forking.copies import last_branch_point
 from smart_fork.forking.fork_content import IntentEvidence, chosen
-from smart_fork.forking.request import parse_budget
+from smart_fork.forking.fork_points import last_branch_point
+from smart_fork.forking.request import Budget
 from tests.smart_fork.searches import opened
 from tests.smart_fork.world import World
 from tests.support import forkserver
@@ -49,7 +49,7 @@ def session(request, world: World, shop: Path) -> str:
 
 def selection_of(session: str, budget: str) -> dict[str, Any]:
     intent, also = ASKED
-    read, wanted = session_lookup.read(session_lookup.locate(session)), parse_budget(budget)
+    read, wanted = session_lookup.read(session_lookup.locate(session)), Budget.parse(budget)
     with opened(Engine(configured_embedder())) as library:
         library.expect(intent, also)
         answers = IntentEvidence(intent, also, library)

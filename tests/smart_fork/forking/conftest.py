@@ -13,9 +13,10 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
-from smart_fork.forking.copies import ForkPoint
+from smart_fork.forking.fork_content import ForkContent
+from smart_fork.forking.fork_points import ForkPoint
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import ForkContent, WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine, Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 

@@ -21,7 +21,7 @@ from smart_fork.finding import session_lookup
 from smart_fork.forking import branch as branching
 from smart_fork.forking.copies import SessionCopy
 from smart_fork.forking.start import resume_written
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import list_workers
 from smart_fork.workers.registry import Registry

@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.copies import branch_point
+from smart_fork.forking.fork_points import branch_point
 from tests.smart_fork.forking.test_copies import session_of, write
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 

@@ -11,7 +11,7 @@ from indexer.project import project_of
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.cuts.titles import comparable_title
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.branch import FALLBACK, branch_title, titles_like_ours
+from smart_fork.forking.branch import FALLBACK, branch_title, branch_titles
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 
 MOMENT = 1_780_000_000_000
@@ -94,7 +94,7 @@ def test_titles_are_found_wherever_agents_keep_them(home, repo):
     (folder_of(repo) / "60309e1e-0000-4000-8000-000000000007.jsonl").write_text("{broken (Branch)\n")
     (folder_of(repo) / "60309e1e-0000-4000-8000-000000000008.jsonl").mkdir()
 
-    found = titles_like_ours(READERS, project_of(repo))
+    found = branch_titles(READERS, project_of(repo))
 
     assert {one for one in found if "(branch" in one} == {
         "a title (branch)", "long (branch 7)", "say hi (branch)", "codex (branch)",
@@ -106,12 +106,12 @@ def test_each_log_is_looked_at_once(home, repo, monkeypatch):
     for number in range(1, 8):
         session_named(repo, number, f"x (Branch{f' {number}' if number > 1 else ''})")
     opened = []
-    from smart_fork.forking import branch as branch_titles
+    from smart_fork.forking import branch as branching
 
-    real = branch_titles.open_regular
-    monkeypatch.setattr(branch_titles, "open_regular", lambda path: opened.append(path) or real(path))
+    real = branching.open_regular
+    monkeypatch.setattr(branching, "open_regular", lambda path: opened.append(path) or real(path))
 
-    taken = titles_like_ours(READERS, project_of(repo))
+    taken = branch_titles(READERS, project_of(repo))
 
     assert "x (Branch 8)" == branch_title("x", "", taken, MOMENT)
     assert 7 == len(opened)
@@ -119,4 +119,4 @@ def test_each_log_is_looked_at_once(home, repo, monkeypatch):
 
 def test_a_project_without_any_session_has_no_titles(home, repo):
     """B-032."""
-    assert set() == titles_like_ours(READERS, project_of(repo))
+    assert set() == branch_titles(READERS, project_of(repo))

@@ -12,9 +12,9 @@ from indexer import kept_logs
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import session_lookup
-from smart_fork.forking.copies import brought_back
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.source_sessions import restored
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import snapshot
 from tests.smart_fork.world import World
@@ -69,7 +69,7 @@ def test_it_is_found_by_its_id_without_an_index(deleted, home):
 
 def test_it_is_put_back_where_the_agent_looks_for_it(deleted):
     session_id, log, data = deleted
-    with brought_back(session_lookup.locate(session_id)) as located:
+    with restored(session_lookup.locate(session_id)) as located:
         assert log == located.path
 
     assert data == log.read_bytes()
@@ -81,7 +81,7 @@ def test_it_is_put_back_where_the_agent_looks_for_it(deleted):
 def test_a_fork_that_fails_leaves_nothing_behind(deleted, home):
     session_id, *_ = deleted
     before = snapshot(home / ".claude") | snapshot(home / ".codex")
-    with pytest.raises(ZeroDivisionError), brought_back(session_lookup.locate(session_id)):
+    with pytest.raises(ZeroDivisionError), restored(session_lookup.locate(session_id)):
         1 / 0  # noqa: B018
 
     assert before == snapshot(home / ".claude") | snapshot(home / ".codex")
@@ -102,16 +102,16 @@ def test_nothing_that_is_there_is_written_over(deleted):
     located = session_lookup.locate(session_id)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(data)
-    with brought_back(located):
+    with restored(located):
         pass  # the same is there already
     assert data == log.read_bytes()
 
     log.write_bytes(b"something else")
-    with pytest.raises(ForkRefused), brought_back(located):
+    with pytest.raises(ForkRefused), restored(located):
         pass
     log.unlink()
     log.symlink_to("/nowhere")
-    with pytest.raises(ForkRefused), brought_back(located):
+    with pytest.raises(ForkRefused), restored(located):
         pass
     assert log.is_symlink()
 
@@ -129,7 +129,7 @@ def test_a_damaged_copy_is_not_put_back(deleted, home):
     ):
         with pytest.raises(NotFound, match=r"copy of .* cannot be"):
             attempt()
-    with pytest.raises(NotFound, match="cannot be used"), brought_back(located):
+    with pytest.raises(NotFound, match="cannot be used"), restored(located):
         pass
     assert not log.exists()
 
@@ -145,13 +145,13 @@ def test_a_codex_fork_is_put_back_together_with_what_it_was_forked_from(world, s
     for log in logs:
         log.unlink()
 
-    with brought_back(session_lookup.locate(fork)) as located:
+    with restored(session_lookup.locate(fork)) as located:
         assert data == [log.read_bytes() for log in logs]
         assert [RETRY, DONE, MORE, DONE] == [turn.text for _, turn in session_lookup.read(located).messages]
     for log in logs:
         log.unlink()
     shutil.rmtree(kept_logs.folder_of("codex", parent))
-    with pytest.raises(NotFound, match=r"The parent session of .* is gone"), brought_back(session_lookup.locate(fork)):
+    with pytest.raises(NotFound, match=r"The parent session of .* is gone"), restored(session_lookup.locate(fork)):
         pass
 
 
@@ -164,5 +164,5 @@ def test_an_archived_session_is_put_back_where_codex_forks_it(world, shop, home,
     world.find(RETRY, shop)
     archive.unlink()
 
-    with brought_back(session_lookup.locate("00000001-1111-4111-8111-111111111111")) as located:
+    with restored(session_lookup.locate("00000001-1111-4111-8111-111111111111")) as located:
         assert log == located.path

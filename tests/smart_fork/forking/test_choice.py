@@ -12,7 +12,7 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.budget_parts import Dependencies, costs, units
-from smart_fork.forking.request import MATCH, Budget
+from smart_fork.forking.request import Budget
 from tests.smart_fork.forking.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log
 
@@ -90,7 +90,7 @@ def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, 
     assert 3_500 < found.selection.tokens <= 4_500
 
 
-@pytest.mark.parametrize(("budget", "steps", "looked"), [(MATCH, 64, False), (1_600, 16, True)])
+@pytest.mark.parametrize(("budget", "steps", "looked"), [(Budget.MATCH, 64, False), (1_600, 16, True)])
 def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_looked_at(
     home, repo, budget, steps, looked
 ):

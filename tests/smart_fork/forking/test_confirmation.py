@@ -8,9 +8,9 @@ import pytest
 
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.start_command import LaunchRequest
-from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
+from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.system.processes import Machine
-from smart_fork.workers.worker_terminal import WorkerLocation
+from smart_fork.workers.worker_place import WorkerLocation, WorkerPlace
 from tests.smart_fork import agent_screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
 
@@ -79,6 +79,8 @@ class Terminal(Showing):
     def press(self, _started, key, *_):
         self.keys.append(key)
         self.shown = [TYPES]
+
+    typist = WorkerPlace.typist
 
 
 def typing(plan):

@@ -21,8 +21,8 @@ from smart_fork.agents.codex.session_writer import history_records
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.forking import copies
-from smart_fork.forking.copies import branch_point, write_branch
+from smart_fork.forking.copies import write_branch, write_copy
+from smart_fork.forking.fork_points import branch_point
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 from tests.support.exhaustive import full_or_sample
 
@@ -149,7 +149,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert ids[1] == session.parent_id
     assert ["session_meta"] == [r["type"] for r in (header, *copy) if r["type"] == "session_meta"]
 
-    shorter = copies.branch_point(session_of("codex", path), "15")
+    shorter = branch_point(session_of("codex", path), "15")
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
@@ -355,7 +355,7 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, r
     before = snapshot(claude_session.parent)
 
     with pytest.raises(ForkRefused, match="changed during reading"):
-        copies.write_copy(session, len(session.turns) - 1, becomes=NewSession(NEW, repo, NOW))
+        write_copy(session, len(session.turns) - 1, becomes=NewSession(NEW, repo, NOW))
 
     assert before == snapshot(claude_session.parent)
 

@@ -12,7 +12,7 @@ import pytest
 from indexer.safe_files import state_home
 from smart_fork import provenance
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
-from smart_fork.forking.family import Descent, descent, parents
+from smart_fork.forking.family import Descent, parents
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.session_family import branch
 from tests.smart_fork.world import World
@@ -23,7 +23,7 @@ SAID = ("add retry to the uploader", "retries are there", "and the docs", "they 
 
 def found(world: World, session_id: str, agent: str = "claude") -> Descent:
     path = world.log_of(session_id)
-    return descent(agent, session_id, path, keys_of(path))
+    return Descent.of(agent, session_id, path, keys_of(path))
 
 
 def keys_of(path: Path) -> set[str]:

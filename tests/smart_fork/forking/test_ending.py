@@ -13,7 +13,7 @@ import pytest
 from indexer.masking import mask
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.worker import Confirmation
+from smart_fork.forking.confirmation import Confirmation
 from smart_fork.system.processes import Clock, Processes
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of

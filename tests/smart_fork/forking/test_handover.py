@@ -18,15 +18,15 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.lookup import locate_transcript
 from smart_fork.finding import session_lookup
-from smart_fork.forking.copies import is_others
 from smart_fork.forking.handover import _shortened, handover
 from smart_fork.forking.handover_text import NeutralMessage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.results import HandoverSize, NotSpawned
+from smart_fork.forking.source_sessions import is_others
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts

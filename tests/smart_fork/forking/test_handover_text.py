@@ -12,7 +12,7 @@ from indexer.safe_files import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.forking import handover_text
-from smart_fork.forking.handover_text import as_session, lost_of, read_neutral, utterances, whence
+from smart_fork.forking.handover_text import as_session, description_line, lost_of, read_neutral, utterances
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
 NEW = "22222222-2222-4222-8222-222222222222"
@@ -56,8 +56,8 @@ def test_every_agent_reads_what_was_said_and_done_and_can_go_on_after_it(session
 
 def test_a_part_of_a_merge_and_a_handover_say_whose_it_is_without_its_title(session):
     assert session.title == "add retry"
-    assert session.session_id in whence(session)
-    assert session.title not in whence(session)
+    assert session.session_id in description_line(session)
+    assert session.title not in description_line(session)
 
 
 @pytest.mark.parametrize("agent", TOLD)

@@ -18,9 +18,9 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.worker import CONFIRM_SECONDS
 from smart_fork.system.processes import Clock, Processes
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of

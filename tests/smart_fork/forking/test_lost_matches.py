@@ -19,8 +19,9 @@ from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
-from smart_fork.forking.copies import ForkPoint, branch_point, point_at, write_branch
+from smart_fork.forking.copies import write_branch
 from smart_fork.forking.fork_content import IntentEvidence, chosen, end_of_whole
+from smart_fork.forking.fork_points import ForkPoint, branch_point, point_at
 from smart_fork.forking.plan import fork_session, ways
 from smart_fork.forking.request import BestSessions, Budget, ForkRequest
 from smart_fork.forking.results import SelectedExchange, Selection

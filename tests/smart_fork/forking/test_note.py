@@ -13,12 +13,13 @@ from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES
 from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import printable
-from smart_fork.forking.copies import ForkPoint
+from smart_fork.forking.fork_content import ForkContent
+from smart_fork.forking.fork_points import ForkPoint
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import SpawnedWorker
 from smart_fork.forking.start import start
-from smart_fork.forking.worker import ForkContent, WorkerSpec, preceded
+from smart_fork.forking.worker_spec import WorkerSpec, preceded
 from smart_fork.repository.change_summary import MAX_CHARACTERS, _told
 from smart_fork.repository.changes_since import ChangedFile, ChangesSince
 from smart_fork.system.processes import Machine
@@ -188,7 +189,7 @@ def test_a_fork_is_told_that_its_checkout_is_behind_before_it_starts_too(launch,
 def test_whether_a_session_can_be_forked_is_known_without_its_note(world, shop, monkeypatch):
     session = world.claude(shop, "add retry", "done")
     asked = []
-    monkeypatch.setattr("smart_fork.forking.worker.change_summary", lambda *given, **more: asked.append(given))
+    monkeypatch.setattr("smart_fork.forking.worker_spec.change_summary", lambda *given, **more: asked.append(given))
 
     check_startable(ForkRequest(session, Options(prompt="fix the race", place="process")))
     assert [] == asked

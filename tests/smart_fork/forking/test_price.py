@@ -10,8 +10,8 @@ from indexer.transcripts.model import Cache, Session, Turn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.fork import price_in_words, ways_in_words
 from smart_fork.finding.fork_suitability import age_of, cache_in_words, cached_until, is_cached
-from smart_fork.forking.copies import ForkPoint
-from smart_fork.forking.plan import beside, loaded_within, price_of, ways
+from smart_fork.forking.fork_points import ForkPoint
+from smart_fork.forking.plan import fixed_tokens, loaded_within, price_of, ways
 from smart_fork.forking.request import Budget
 from smart_fork.forking.results import ForkPrice, Selection, Way
 from tests.smart_fork.world import Did
@@ -61,8 +61,8 @@ def test_what_was_compacted_is_no_longer_loaded_and_the_first_count_says_what_in
     counted = session(9_000, 10)
     compacted = replace(counted, turns=(counted.turns[0], replace(counted.turns[1], role="system")))
 
-    assert 20_000 == beside(counted, 70_000, 1)
-    assert 4_000 == beside(counted, 95_000, 1) == beside(compacted, 70_000, 1)
+    assert 20_000 == fixed_tokens(counted, 70_000, 1)
+    assert 4_000 == fixed_tokens(counted, 95_000, 1) == fixed_tokens(compacted, 70_000, 1)
 
 
 def test_of_what_no_agent_has_counted_all_that_is_sent_is_counted(world, shop):

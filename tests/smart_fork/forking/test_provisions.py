@@ -13,10 +13,10 @@ from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.preconditions import NotLoggedIn, provisions
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.terminals import TmuxPlace
-from smart_fork.workers.worker_terminal import HerePlace, ProcessPlace, command_through_file
+from smart_fork.workers.worker_place import HerePlace, ProcessPlace, command_through_file
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 LISTED = "  --fork-session  Fork\n  auth  Manage authentication"
@@ -61,7 +61,7 @@ def env(home) -> dict[str, str]:
 @pytest.fixture
 def given(programs, asked, env):
     def run(agent="claude", place=None, **more):
-        return provisions(agent, str(programs / agent), place or ProcessPlace(), asked, env | more)
+        return provisions(agent, str(programs / agent), place or ProcessPlace(), Machine(asked, env | more))
 
     return run
 
@@ -180,7 +180,7 @@ def test_a_window_has_the_key_and_no_list_of_processes_or_server_does(private_tm
     env = dict(os.environ) | {"ANTHROPIC_API_KEY": SECRET}
     plan = plan_of(python(AGENT, str(repo / "has")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
 
-    started = place.start(plan, worker, processes, env | plan.env)
+    started = place.start(plan, worker, Machine(processes, env | plan.env))
 
     eventually(lambda: (repo / "has").is_file() and (repo / "has").stat().st_size)
     has = json.loads((repo / "has").read_text())
@@ -200,7 +200,9 @@ def test_what_was_handed_over_goes_where_no_window_opens(worker, repo, env, monk
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     plan = plan_of(["agent", "go"], repo)
     with pytest.raises(ProgramFailed):
-        TmuxPlace().start(plan, worker, FakeProcesses({"tmux": (1, "no server")}), {"ANTHROPIC_API_KEY": SECRET})
+        TmuxPlace().start(
+            plan, worker, Machine(FakeProcesses({"tmux": (1, "no server")}), {"ANTHROPIC_API_KEY": SECRET})
+        )
 
     assert [] == [*(home / ".smart-fork" / "logs").rglob("*.json")]
 

@@ -12,10 +12,10 @@ from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.storage import Storage
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking.preconditions import FRESH_SECONDS, AlreadyRuns
-from smart_fork.forking.spawn import check_free, newest_session, session_to_resume
+from smart_fork.forking.resume import check_free, newest_session, session_to_resume
+from smart_fork.forking.session_use import FRESH_SECONDS, AlreadyRuns
 from smart_fork.forking.start import start
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log

@@ -8,9 +8,9 @@ import shlex
 import pytest
 
 from smart_fork.agents.request_fields import Options
-from smart_fork.forking.copies import ForkPoint
-from smart_fork.forking.request import ForkRequest, parse_budget
-from smart_fork.forking.worker import same_command
+from smart_fork.forking.fork_points import ForkPoint
+from smart_fork.forking.plan import same_command
+from smart_fork.forking.request import Budget, ForkRequest
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION
 from tests.smart_fork.world import World
@@ -29,8 +29,8 @@ def command(sessions: list[str], options: Options, **given: object) -> str:
     [
         ({}, ""),
         ({"at": 5}, " --at 5"),
-        ({"budget": parse_budget("30k"), "intent": "go on"}, " --budget 30000"),
-        ({"budget": parse_budget("match", "3,5-7", "1"), "intent": "retries", "also": ("again", "more")},
+        ({"budget": Budget.parse("30k"), "intent": "go on"}, " --budget 30000"),
+        ({"budget": Budget.parse("match", "3,5-7", "1"), "intent": "retries", "also": ("again", "more")},
          " --budget match --keep 3,5,6,7 --drop 1 --intent retries --also again --also more"),
         ({"at": 0, "as_agent": "codex", "cwd": "/a b"}, " --at 0 --as codex --cwd '/a b'"),
     ],
@@ -55,7 +55,7 @@ def test_it_has_the_options_of_the_worker(options, words):
 
 def test_several_are_merged():
     assert "smart-fork fork a b --merge --budget 40000 'go on'" == command(
-        ["a", "b"], Options("go on"), budget=parse_budget("40k")
+        ["a", "b"], Options("go on"), budget=Budget.parse("40k")
     )
 
 

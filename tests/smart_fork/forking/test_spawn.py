@@ -10,8 +10,8 @@ import pytest
 
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.spawn import MIN_CONFIRM_SECONDS, spawn
-from smart_fork.forking.worker import CONFIRM_SECONDS
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, snapshot, write_log

@@ -24,7 +24,7 @@ from smart_fork.forking.budget_choice import Chooser, within
 from smart_fork.forking.budget_parts import costs
 from smart_fork.forking.copies import write_branch
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import MATCH, Budget, ForkRequest, parse_amount, parse_numbers
+from smart_fork.forking.request import Budget, ForkRequest
 from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
 from tests.support.cases import thorough_except_first
@@ -125,7 +125,7 @@ def kept(selection) -> dict[int, str]:
 
 
 def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_a_line(long_session, repo):
-    found = distil(long_session, Budget(MATCH), speaking(1))
+    found = distil(long_session, Budget(Budget.MATCH), speaking(1))
 
     back, _ = written(long_session, found.excerpt, repo)
     assert ["build a shop", "add retry to upload.py", "say goodbye to them"] == prompts_of(back)
@@ -170,7 +170,7 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
 
 def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long_session, repo):
     """`new_from` is right: up to that message, the fork's log equals the session's."""
-    whole = distil(long_session, Budget(MATCH), speaking(5)).selection.whole_tokens
+    whole = distil(long_session, Budget(Budget.MATCH), speaking(5)).selection.whole_tokens
 
     found = distil(long_session, Budget(int(0.7 * whole)), speaking(5))
 
@@ -184,7 +184,7 @@ def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long
 
 
 def test_a_beginning_that_is_shortened_or_was_compacted_is_new_from_there_on(long_session):
-    shortened_first = distil(long_session, Budget(MATCH), speaking(1)).selection
+    shortened_first = distil(long_session, Budget(Budget.MATCH), speaking(1)).selection
 
     assert (shortened_first.kept, shortened_first.new_from) == (3, 2)
     assert distil(long_session, Budget(10**6)).selection.new_from is None
@@ -226,7 +226,7 @@ def test_results_of_any_form_are_shortened(home):
 
 
 def test_a_decision_keeps_its_question(long_session, repo):
-    found = distil(long_session, Budget(MATCH), speaking(4))
+    found = distil(long_session, Budget(Budget.MATCH), speaking(4))
 
     back, _ = written(long_session, found.excerpt, repo)
 
@@ -245,14 +245,14 @@ def test_last_words_that_only_say_go_on_keep_what_they_are_said_to(home, repo):
         records.append(said(f"w{number}", f"c{number}", "assistant", text("On it.")))
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    back, _ = written(session, distil(session, Budget(MATCH), speaking(1)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(Budget.MATCH), speaking(1)).excerpt, repo)
 
     assert ["Now the invoices", "continue", "continue"] == prompts_of(back)[-3:]
     assert "Half done." in [turn.text for turn in back.turns]
 
 
 def test_no_line_of_ours_passes_for_something_that_a_person_has_said(long_session, repo):
-    found = distil(long_session, Budget(MATCH), speaking(1))
+    found = distil(long_session, Budget(Budget.MATCH), speaking(1))
 
     back, _ = written(long_session, found.excerpt, repo)
 
@@ -307,18 +307,18 @@ def test_a_budget_below_the_smallest_gives_that_and_says_so(long_session):
 
 
 def test_a_person_moves_exchanges_over(long_session, repo):
-    found = distil(long_session, Budget(MATCH, keep=frozenset({3}), drop=frozenset({1})), speaking(4))
+    found = distil(long_session, Budget(Budget.MATCH, keep=frozenset({3}), drop=frozenset({1})), speaking(4))
 
     back, _ = written(long_session, found.excerpt, repo)
 
     assert ["upgrade the linter", "write the changelog", "yes", "say goodbye to them"] == prompts_of(back)
     assert ("whole", "asked for") == next((x.kept, x.why) for x in found.selection.exchanges if x.number == 3)
     with pytest.raises(Usage, match="no exchange 9"):
-        distil(long_session, Budget(MATCH, keep=frozenset({9})), speaking(5))
+        distil(long_session, Budget(Budget.MATCH, keep=frozenset({9})), speaking(5))
     with pytest.raises(Usage, match="both kept and dropped"):
-        distil(long_session, Budget(MATCH, frozenset({1}), frozenset({1})), speaking(5))
+        distil(long_session, Budget(Budget.MATCH, frozenset({1}), frozenset({1})), speaking(5))
     with pytest.raises(Usage, match="would remain"):
-        distil(long_session, Budget(MATCH, drop=frozenset(range(1, 7))), speaking(5))
+        distil(long_session, Budget(Budget.MATCH, drop=frozenset(range(1, 7))), speaking(5))
 
 
 def test_what_the_agent_counted_then_is_not_taken_over(home, repo):
@@ -331,7 +331,7 @@ def test_what_the_agent_counted_then_is_not_taken_over(home, repo):
     path = write_log(folder_of(repo) / f"{SESSION}.jsonl", records)
     session = READERS["claude"].read(path).session
 
-    back, _ = written(session, distil(session, Budget(MATCH), speaking(1)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(Budget.MATCH), speaking(1)).excerpt, repo)
 
     assert back.token_estimate < 20_000
 
@@ -346,7 +346,7 @@ def test_what_a_compaction_left_stays_beside_what_it_had_forgotten(home, repo):
     path = write_log(folder_of(repo) / f"{SESSION}.jsonl", [*records[:cut], boundary, summary, *records[cut:]])
     session = READERS["claude"].read(path).session
 
-    back, _ = written(session, distil(session, Budget(MATCH), speaking(1)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(Budget.MATCH), speaking(1)).excerpt, repo)
 
     log = [json.loads(line) for line in Path(back.source_path).read_text().splitlines()]
     told = [record["message"]["content"] for record in log if "message" in record]
@@ -361,20 +361,20 @@ def test_what_a_compaction_left_stays_beside_what_it_had_forgotten(home, repo):
     [("30k", 30_000), ("30K", 30_000), ("1.5m", 1_500_000), ("500", 500), (7, 7), (" 2k ", 2_000), ("match", "match")],
 )
 def test_a_budget_is_a_number_of_tokens_or_match(given, tokens):
-    assert tokens == parse_amount(given)
+    assert tokens == Budget.parse_amount(given)
 
 
 def test_what_is_no_budget_is_refused():
     for given in ("0", "-5", "30x", "", "1.5", "k", "0k", "1e5", "\u0663\u0660", "9" * 40, None, True, 0, -3, 2.5):
         with pytest.raises(Usage, match="budget"):
-            parse_amount(given)
+            Budget.parse_amount(given)
 
 
 def test_exchanges_are_named_as_ranges():
-    assert frozenset({3, 5, 6, 7}) == parse_numbers("3, 7-5")
+    assert frozenset({3, 5, 6, 7}) == Budget.parse_numbers("3, 7-5")
     for given in ("x", "1-", "-1", "1-2-3", "9999999"):
         with pytest.raises(Usage, match="given by number"):
-            parse_numbers(given)
+            Budget.parse_numbers(given)
 
 
 def test_what_the_program_tells_each_session_is_kept_and_counts_for_nothing(home, repo):
@@ -384,9 +384,9 @@ def test_what_the_program_tells_each_session_is_kept_and_counts_for_nothing(home
     records.insert(1, {"timestamp": "2026-01-02T03:04:00Z", "type": "response_item", "payload": rules})
     told = READERS["codex"].read(write_log(codex_path(home, NEW), records)).session
 
-    found = distil(told, Budget(MATCH), speaking(1))
+    found = distil(told, Budget(Budget.MATCH), speaking(1))
 
-    assert distil(plain, Budget(MATCH), speaking(1)).selection.tokens == found.selection.tokens
+    assert distil(plain, Budget(Budget.MATCH), speaking(1)).selection.tokens == found.selection.tokens
     lines = AGENTS.copier_of("codex").copy(told, found.excerpt, NewSession(NEW, repo, NOW))
     assert 1 == sum(b"You may. You may." in line for line in lines)
 
@@ -408,7 +408,7 @@ def test_a_title_of_an_exchange_is_one_short_line_without_marks(home, repo):
     next(r for r in records if r["message"]["content"] == "upgrade the linter")["message"]["content"] = hostile
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    title = distil(session, Budget(MATCH), speaking(1)).selection.exchanges[2].title
+    title = distil(session, Budget(Budget.MATCH), speaking(1)).selection.exchanges[2].title
 
     assert not set(title) & set("<>;`\x1b\n")
     assert len(title) <= 70
@@ -419,7 +419,11 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
 
     planned = fork_session(
         ForkRequest(
-            SESSION, Options("go on", place="process"), dry_run=True, budget=Budget(parse_amount("3k")), intent="go on"
+            SESSION,
+            Options("go on", place="process"),
+            dry_run=True,
+            budget=Budget(Budget.parse_amount("3k")),
+            intent="go on",
         )
     )
 
@@ -427,7 +431,7 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
     assert planned.selection.tokens <= 3_000
     assert {"budget", "tokens", "whole_tokens", "exchanges"} <= planned.as_json()["selection"].keys()
     with pytest.raises(Usage, match="needs an intent"):
-        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Budget(MATCH)))
+        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Budget(Budget.MATCH)))
 
 
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, speak_of_tools
-from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.session_use import SessionUse
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forking.test_branch import age, append, everything
 from tests.smart_fork.forks import SESSION, said, text
@@ -113,7 +113,7 @@ def test_the_background_of_a_session_counts_where_it_is_open_elsewhere(any_sessi
     with pytest.raises(ForkRefused, match="background tasks"):
         branch(SESSION)
     age(path, 3600)
-    monkeypatch.setattr(Occupation, "processes", [os.getpid()])
+    monkeypatch.setattr(SessionUse, "processes", [os.getpid()])
     with pytest.raises(ForkRefused, match="background tasks"):
         branch(SESSION)
 

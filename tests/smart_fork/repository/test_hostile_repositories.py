@@ -18,7 +18,7 @@ from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.termination import prune, worktrees
+from smart_fork.workers.worktree_cleanup import prune, worktrees
 from tests.attacks.forged_repositories import forge
 from tests.attacks.planted_programs import ATTRIBUTES, plant, program, settings
 from tests.support.cases import thorough_except, thorough_except_first

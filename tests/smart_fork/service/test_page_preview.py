@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.agents.request_fields import Options
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import MATCH, Budget, ForkRequest
+from smart_fork.forking.request import Budget, ForkRequest
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 from tests.support.cases import thorough_except_first
 
@@ -21,7 +21,7 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
         answer = served.answer("POST", "/preview", f"{begun}{more}".encode())
         return answer.status, answer.read().decode()
 
-    wanted, intent = Budget(MATCH, drop=frozenset({2})), "retry for the upload"
+    wanted, intent = Budget(Budget.MATCH, drop=frozenset({2})), "retry for the upload"
     asked = ForkRequest(knows, Options("go", place="process"), intent=intent, dry_run=True, budget=wanted)
     planned = fork_session(asked).selection
 

@@ -11,18 +11,17 @@ import pytest
 
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.request_fields import PLACES as NAMES
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.observation import WorkerReader
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.terminals import PLACES, choose_place
-from smart_fork.workers.worker_terminal import BackgroundPlace, WorkerLocation
+from smart_fork.workers.worker_place import BackgroundPlace, WorkerLocation
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, plan_of
 
 HELP = "--fork-session --session-id\n  stop|kill <id>    Stop a background session."
@@ -49,7 +48,7 @@ class Owner(FakeProcesses):
 @pytest.fixture(autouse=True)
 def listed_again(monkeypatch) -> None:
     """Let the list of sessions expire immediately; normally it is reused for half a second."""
-    monkeypatch.setattr("smart_fork.workers.worker_terminal._KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.workers.worker_place._KNOWN_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -66,15 +65,15 @@ def worker(home: Path, repo: Path):
 
 def started(place: BackgroundPlace, owner: Owner, repo: Path, worker) -> WorkerLocation:
     plan = plan_of(["claude", "--bg"], repo, new_session_id=None, env={"SMART_FORK_WORKER_ID": "w-1"})
-    return place.start(plan, worker, owner, plan.environment(os.environ))
+    return place.start(plan, worker, Machine(owner, plan.environment(os.environ)))
 
 
 def looked(place: BackgroundPlace, what: str, owner: Owner):
-    return getattr(place, what)(WorkerLocation(ID, session_id=NEW), owner, os.environ)
+    return getattr(place, what)(WorkerLocation(ID, session_id=NEW), Machine(owner))
 
 
 def test_each_agent_with_background_sessions_is_a_place_that_can_be_named():
-    assert ["claude"] == [place.name for place in PLACES if place.agent] == [NAMES[-1]]
+    assert ["claude"] == [place.name for place in PLACES if place.agent] == [Options.PLACES[-1]]
 
 
 def test_a_start_tells_the_ids_and_how_to_see_it(place, worker, repo):
@@ -146,7 +145,7 @@ def test_a_list_that_cannot_be_had_ends_no_worker(place, worker):
     owner = Owner()
     owner.code = 1
 
-    assert is_alive(worker, owner, os.environ, 0.0)
+    assert is_alive(worker, Machine(owner))
     with pytest.raises(ProgramFailed, match="does not list its sessions"):
         looked(place, "runs", owner)
 
@@ -173,9 +172,9 @@ def test_an_agent_without_the_verbs_runs_as_a_process_and_says_so(claude_session
     source = replace(READERS["claude"].read(claude_session).session, cwd=str(repo))
     spec = WorkerSpec("fork", "claude", source, Options(prompt="go on now", place="claude"))
 
-    fork = prepare(spec, Machine(owner, os.environ), dry_run=True).preview().as_fork()
+    fork = prepare(spec, Machine(owner), dry_run=True).preview().as_fork()
 
-    assert "process" == fork.place == choose_place("claude", owner, os.environ).name
+    assert "process" == fork.place == choose_place("claude", Machine(owner)).name
     assert "This Claude Code has no background sessions of its own: it runs as a process" in fork.warnings
 
 

@@ -19,9 +19,9 @@ from smart_fork.page.export import comparison, write_comparison
 from smart_fork.repository.uncommitted import FileChange
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
-from smart_fork.workers.answers import Compared
 from smart_fork.workers.comparison import compare, last_fan_out
 from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.results import Compared
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.mcp_client import answer
 

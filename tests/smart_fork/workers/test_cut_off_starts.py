@@ -10,9 +10,10 @@ from shutil import which
 import pytest
 
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.liveness import is_alive, undo_cut_off
+from smart_fork.workers.liveness import is_alive
+from smart_fork.workers.recovery import undo_cut_off
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.termination import prune, worktrees
+from smart_fork.workers.worktree_cleanup import prune, worktrees
 from tests.smart_fork.forks import eventually, python
 from tests.smart_fork.world import git
 
@@ -86,7 +87,7 @@ def test_whoever_comes_next_undoes_it(shop, cut_off, moment):
     with Registry() as registry:
         (worker,) = registry.workers()
         around = Machine()
-        assert not is_alive(worker, around.processes, around.env, around.clock.now()), "it does not count for the limit"
+        assert not is_alive(worker, around), "it does not count for the limit"
         undo_cut_off(registry, around)
         assert "failed" == registry.get(worker.id).state
 

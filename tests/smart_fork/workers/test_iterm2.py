@@ -14,9 +14,10 @@ import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
+from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.terminals import ITerm2Place
-from smart_fork.workers.worker_terminal import WorkerLocation
+from smart_fork.workers.worker_place import WorkerLocation
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 HOSTILE = ["--help", "it's", "$(touch pwned)", "two\nlines", ";", "\\", "\x1b[31m", "ü 😀", ""]
@@ -114,7 +115,7 @@ def test_what_opens_becomes_exactly_the_plan(worker, repo, monkeypatch, window):
     )
     plan = plan_of(python(code, str(report), *HOSTILE), repo, env={WORKER_ID: "w-1"})
 
-    started = PLACE.start(plan, worker, FakeProcesses(), ENV)
+    started = PLACE.start(plan, worker, Machine(FakeProcesses(), ENV))
 
     (command,) = played.commands
     assert not any(word in command for word in ("touch", "help", "SECRET"))
@@ -130,20 +131,20 @@ def test_what_opens_becomes_exactly_the_plan(worker, repo, monkeypatch, window):
 
 def test_a_directory_that_is_gone_is_an_error(worker, repo, iterm2):
     with pytest.raises(NotFound):
-        PLACE.start(plan_of(["claude"], repo / "gone"), worker, FakeProcesses(), ENV)
+        PLACE.start(plan_of(["claude"], repo / "gone"), worker, Machine(FakeProcesses(), ENV))
     assert [] == iterm2.commands
 
 
 def test_it_is_read_typed_into_and_closed(iterm2, running):
-    assert "line 0\nline 1" == PLACE.screen(TAB, running, ENV)
-    assert PLACE.ended(TAB, running, ENV) is None
-    PLACE.paste(TAB, "two\nlines", running, ENV)
-    PLACE.press(TAB, "2", running, ENV)
-    PLACE.press(TAB, "Enter", running, ENV)
-    PLACE.press(TAB, "Up", running, ENV)
-    PLACE.press(TAB, "Down", running, ENV)
+    assert "line 0\nline 1" == PLACE.screen(TAB, Machine(running, ENV))
+    assert PLACE.ended(TAB, Machine(running, ENV)) is None
+    PLACE.paste(TAB, "two\nlines", Machine(running, ENV))
+    PLACE.press(TAB, "2", Machine(running, ENV))
+    PLACE.press(TAB, "Enter", Machine(running, ENV))
+    PLACE.press(TAB, "Up", Machine(running, ENV))
+    PLACE.press(TAB, "Down", Machine(running, ENV))
     assert ["\x1b[200~two\nlines\x1b[201~", "2", "\r", "\x1b[A", "\x1b[B"] == iterm2.session.sent
-    PLACE.close(TAB, running, ENV)
+    PLACE.close(TAB, Machine(running, ENV))
     assert iterm2.session.closed
 
 
@@ -152,25 +153,25 @@ def test_what_is_not_ours_is_neither_typed_into_nor_closed(iterm2, running):
     running.started = [{"env": {WORKER_ID: "w-2"}}]
 
     for act in (
-        lambda: PLACE.paste(TAB, "x", running, ENV),
-        lambda: PLACE.press(TAB, "1", running, ENV),
-        lambda: PLACE.close(TAB, running, ENV),
+        lambda: PLACE.paste(TAB, "x", Machine(running, ENV)),
+        lambda: PLACE.press(TAB, "1", Machine(running, ENV)),
+        lambda: PLACE.close(TAB, Machine(running, ENV)),
     ):
         with pytest.raises(ForkRefused):
             act()
-    assert "Its tab was closed." == PLACE.ended(TAB, running, ENV)
+    assert "Its tab was closed." == PLACE.ended(TAB, Machine(running, ENV))
     assert ([], False) == (iterm2.session.sent, iterm2.session.closed)
 
 
 def test_a_tab_that_is_gone_and_an_odd_key_are_refused(iterm2, running):
     gone = WorkerLocation("XYZ", 4242, worker_id="w-1")
 
-    assert PLACE.screen(gone, running, ENV) is None
+    assert PLACE.screen(gone, Machine(running, ENV)) is None
     with pytest.raises(ForkRefused, match="closed"):
-        PLACE.paste(gone, "x", running, ENV)
+        PLACE.paste(gone, "x", Machine(running, ENV))
     with pytest.raises(ForkRefused, match="Unknown key"):
-        PLACE.press(TAB, "C-c", running, ENV)
-    PLACE.close(gone, running, ENV)
+        PLACE.press(TAB, "C-c", Machine(running, ENV))
+    PLACE.close(gone, Machine(running, ENV))
 
 
 def test_an_iterm2_that_does_not_answer_is_a_failure(iterm2, running):
@@ -179,5 +180,5 @@ def test_an_iterm2_that_does_not_answer_is_a_failure(iterm2, running):
 
     iterm2.run_until_complete = refuse
     with pytest.raises(ProgramFailed, match="no API") as caught:
-        PLACE.screen(TAB, running, ENV)
+        PLACE.screen(TAB, Machine(running, ENV))
     assert "Python API" in caught.value.hint

@@ -18,9 +18,10 @@ import pytest
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.storage import Storage
 from smart_fork.system.processes import Machine
-from smart_fork.workers.liveness import is_alive, reconcile, undo_cut_off
+from smart_fork.workers.liveness import is_alive
+from smart_fork.workers.recovery import reconcile, undo_cut_off
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.termination import prune, remove_copies_of_gone
+from smart_fork.workers.worktree_cleanup import prune, remove_copies_of_gone
 from tests.smart_fork.forks import SESSION, eventually, said, snapshot
 from tests.smart_fork.world import git
 from tests.support import forkserver
@@ -34,9 +35,10 @@ import os, sys
 from pathlib import Path
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.copies import ForkPoint
+from smart_fork.forking.fork_points import ForkPoint
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import ForkContent, WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
+from smart_fork.forking.fork_content import ForkContent
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.storage import Storage
 from smart_fork.system.processes import Machine
@@ -107,8 +109,8 @@ def clean_up(repo: Path, logs: dict) -> None:
     around = Machine()
     with Registry() as registry:
         undo_cut_off(registry, around)
-        reconcile(registry, around.processes, around.env)
-        counted = [one for one in registry.workers() if is_alive(one, around.processes, around.env, around.clock.now())]
+        reconcile(registry, around)
+        counted = [one for one in registry.workers() if is_alive(one, around)]
         assert [] == [one for one in counted if one.pid is None], "none counts for the limit that does not run"
         started = [one for one in registry.workers() if one.pid is not None]
         for one in counted:

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.terminals import TmuxPlace, choose_place, place_of, session_name
-from smart_fork.workers.worker_terminal import (
+from smart_fork.workers.worker_place import (
     HerePlace,
     ProcessPlace,
     WorkerLocation,
@@ -30,6 +30,7 @@ from tests.smart_fork.forks import SESSION, eventually, plan_of, python
 from tests.smart_fork.world import git
 
 PROCESSES = Processes()
+MACHINE = Machine(PROCESSES)
 #: An agent: asks its terminal for bracketed paste as the real ones do, shows a question, keeps every byte that it hears,
 #: and ends when it is told to.
 AGENT = """
@@ -59,7 +60,7 @@ def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place=place.name, cwd=repo)
         plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
-        started = place.start(plan, worker, PROCESSES, plan.environment(os.environ))
+        started = place.start(plan, worker, Machine(PROCESSES, plan.environment(os.environ)))
         worker = registry.set_started(
             worker.id, command=plan.argv, terminal_id=started.terminal_id, pid=started.pid, log=started.log
         )
@@ -71,18 +72,18 @@ def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
 
 
 def screen(place: WorkerPlace, started: WorkerLocation) -> str:
-    return place.screen(started, PROCESSES, os.environ) or ""
+    return place.screen(started, MACHINE) or ""
 
 
 def test_a_worker_of_the_registry_is_the_one_that_was_started(place, agent):
     """R-005: whoever started it, however long ago."""
     assert place_of(agent.worker) == place or place_of(agent.worker).name == place.name
-    assert place.ended(agent.started, PROCESSES, os.environ) is None
+    assert place.ended(agent.started, MACHINE) is None
     assert is_running(agent.started, PROCESSES)
 
 
 def test_what_is_on_its_screen_can_be_read(place, agent):
-    seen = place.screen(agent.started, PROCESSES, os.environ)
+    seen = place.screen(agent.started, MACHINE)
 
     assert (seen is None) == place.headless
     assert place.headless or "Do you trust this folder?" in seen
@@ -91,32 +92,32 @@ def test_what_is_on_its_screen_can_be_read(place, agent):
 def test_what_is_pasted_is_heard_byte_for_byte_and_nothing_of_it_is_a_key(place, agent, repo):
     if place.headless:
         with pytest.raises(ForkRefused, match="has no terminal"):
-            place.paste(agent.started, HOSTILE, PROCESSES, os.environ)
+            place.paste(agent.started, HOSTILE, MACHINE)
         with pytest.raises(ForkRefused, match="no terminal"):
-            place.press(agent.started, "Enter", PROCESSES, os.environ)
+            place.press(agent.started, "Enter", MACHINE)
         return
-    place.paste(agent.started, HOSTILE, PROCESSES, os.environ)
+    place.paste(agent.started, HOSTILE, MACHINE)
     wanted = b"\x1b[200~" + HOSTILE.encode() + b"\x1b[201~"
     eventually(lambda: agent.heard.exists() and len(agent.heard.read_bytes()) >= len(wanted))
-    place.press(agent.started, "2", PROCESSES, os.environ)
-    place.press(agent.started, "Enter", PROCESSES, os.environ)
+    place.press(agent.started, "2", MACHINE)
+    place.press(agent.started, "Enter", MACHINE)
 
     eventually(lambda: agent.heard.read_bytes().endswith(b"\r"))
     assert wanted + b"2\r" == agent.heard.read_bytes()
     assert not list(repo.rglob("pwned"))
     with pytest.raises(ForkRefused, match="Unknown key"):
-        place.press(agent.started, "C-c", PROCESSES, os.environ)
+        place.press(agent.started, "C-c", MACHINE)
 
 
 def test_closing_ends_it_and_nothing_else(place, agent, private_tmux, repo):
     """R-014, X-003."""
-    other = place.start(plan_of(python(AGENT, "x"), repo), agent.worker, PROCESSES, os.environ)
+    other = place.start(plan_of(python(AGENT, "x"), repo), agent.worker, MACHINE)
     before = private_tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}").splitlines()
 
-    place.close(agent.started, PROCESSES, os.environ)
+    place.close(agent.started, MACHINE)
 
     eventually(lambda: not is_running(agent.started, PROCESSES))
-    assert place.ended(agent.started, PROCESSES, os.environ) is not None
+    assert place.ended(agent.started, MACHINE) is not None
     mine = f"{agent.started.terminal_id} {agent.started.pid}"
     after = private_tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}").splitlines()
     assert [pane for pane in before if pane != mine] == after
@@ -129,9 +130,9 @@ def test_what_is_not_ours_is_neither_typed_into_nor_ended(place, agent, repo):
     impostor = replace(agent.started, worker_id="claude-1")
 
     for act in (
-        lambda: place.close(impostor, PROCESSES, os.environ),
-        lambda: place.paste(impostor, "x", PROCESSES, os.environ),
-        lambda: place.press(impostor, "Enter", PROCESSES, os.environ),
+        lambda: place.close(impostor, MACHINE),
+        lambda: place.paste(impostor, "x", MACHINE),
+        lambda: place.press(impostor, "Enter", MACHINE),
     ):
         with pytest.raises(ForkRefused):
             act()
@@ -142,31 +143,31 @@ def test_what_is_not_ours_is_neither_typed_into_nor_ended(place, agent, repo):
 
 def test_one_that_has_ended_hears_nothing(place, agent):
     PROCESSES.end(agent.started.pid, force=True)
-    eventually(lambda: place.ended(agent.started, PROCESSES, os.environ) is not None)
+    eventually(lambda: place.ended(agent.started, MACHINE) is not None)
 
     with pytest.raises(ForkRefused):
-        place.paste(agent.started, "x", PROCESSES, os.environ)
+        place.paste(agent.started, "x", MACHINE)
     with pytest.raises(ForkRefused):
-        place.press(agent.started, "Enter", PROCESSES, os.environ)
+        place.press(agent.started, "Enter", MACHINE)
 
 
 def test_the_window_of_one_that_has_ended_is_closed_too(agent, place, private_tmux):
     if place.headless:
         pytest.skip("it has none")
     PROCESSES.end(agent.started.pid, force=True)
-    eventually(lambda: place.ended(agent.started, PROCESSES, os.environ) is not None)
+    eventually(lambda: place.ended(agent.started, MACHINE) is not None)
 
-    place.close(agent.started, PROCESSES, os.environ)
+    place.close(agent.started, MACHINE)
 
     assert agent.started.terminal_id not in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
-    place.close(agent.started, PROCESSES, os.environ)  # there is nothing left to do
+    place.close(agent.started, MACHINE)  # there is nothing left to do
 
 
 def tmux_agent(repo: Path) -> tuple[TmuxPlace, WorkerRecord, WorkerLocation]:
     with Registry() as registry:
         worker = registry.add("codex", source_session_id=SESSION, place="tmux", cwd=repo)
     plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
-    started = TmuxPlace().start(plan, worker, PROCESSES, plan.environment(os.environ))
+    started = TmuxPlace().start(plan, worker, Machine(PROCESSES, plan.environment(os.environ)))
     eventually(lambda: "trust" in screen(TmuxPlace(), started))
     return TmuxPlace(), worker, started
 
@@ -175,8 +176,8 @@ def test_somebody_scrolling_in_its_window_does_not_swallow_what_is_typed(private
     place, _, started = tmux_agent(repo)
     private_tmux("copy-mode", "-t", started.terminal_id)
 
-    place.paste(started, "hello", PROCESSES, os.environ)
-    place.press(started, "Enter", PROCESSES, os.environ)
+    place.paste(started, "hello", MACHINE)
+    place.press(started, "Enter", MACHINE)
 
     assert eventually(lambda: (repo / "heard").read_bytes().endswith(b"hello\x1b[201~\r"))
 
@@ -191,7 +192,7 @@ def test_detaching_a_client_ends_no_worker(private_tmux, repo):
     private_tmux("detach-client", "-s", "=smart-fork-shop")
 
     eventually(lambda: not private_tmux("list-clients").strip())
-    assert place.ended(started, PROCESSES, os.environ) is None
+    assert place.ended(started, MACHINE) is None
 
 
 def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_tmux, repo):
@@ -199,11 +200,11 @@ def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_t
     somebody = private_tmux("display-message", "-p", "-t", "=first:", "#{pane_id}").strip()
 
     elsewhere = replace(started, terminal_id=somebody)
-    assert place.ended(elsewhere, PROCESSES, os.environ) is None, "its process runs, wherever its window is"
+    assert place.ended(elsewhere, MACHINE) is None, "its process runs, wherever its window is"
     PROCESSES.end(started.pid, force=True)
-    assert "Its window was closed." == eventually(lambda: place.ended(elsewhere, PROCESSES, os.environ))
-    assert place.ended(WorkerLocation(somebody), PROCESSES, os.environ) is None, "which process it was is not known"
-    place.close(replace(started, terminal_id=somebody), PROCESSES, os.environ)
+    assert "Its window was closed." == eventually(lambda: place.ended(elsewhere, MACHINE))
+    assert place.ended(WorkerLocation(somebody), MACHINE) is None, "which process it was is not known"
+    place.close(replace(started, terminal_id=somebody), MACHINE)
     assert somebody in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
 
 
@@ -216,7 +217,7 @@ def test_windows_that_somebody_else_opened_in_our_sessions_are_known(private_tmu
     except subprocess.CalledProcessError:  # tmux 3.8 takes no such name
         private_tmux(*opened, "-n", "mine", "sleep", "600")
 
-    found = place.windows(PROCESSES, os.environ)
+    found = place.windows(MACHINE)
 
     assert {started.pid} < {window.pid for window in found}
     assert {str(repo)} == {window.cwd for window in found}
@@ -231,12 +232,12 @@ def test_the_windows_of_another_home_that_shares_the_tmux_server_are_not_ours(pr
     private_tmux("new-window", "-d", "-t", "=smart-fork-shop:", "sleep", "600")
     PROCESSES.end(theirs.pid, force=True)
     monkeypatch.setenv("SMART_FORK_HOME", mine)
-    assert [] == place.windows(PROCESSES, os.environ)
+    assert [] == place.windows(MACHINE)
 
     _, _, started = tmux_agent(repo)
-    assert [started.pid] == [window.pid for window in place.windows(PROCESSES, os.environ)]
+    assert [started.pid] == [window.pid for window in place.windows(MACHINE)]
     monkeypatch.setenv("SMART_FORK_HOME", str(other))
-    assert {theirs.pid} < {window.pid for window in place.windows(PROCESSES, os.environ)}
+    assert {theirs.pid} < {window.pid for window in place.windows(MACHINE)}
 
 
 def test_a_worker_has_the_home_of_whoever_starts_it_and_not_that_of_the_tmux_server(
@@ -290,7 +291,7 @@ def test_a_worker_lives_on_where_a_person_s_tmux_ends_what_nobody_looks_at(priva
     place, _, started = tmux_agent(repo)
 
     assert private_tmux("show-options", "-g" if option[0] == "d" else "-s", "-v", option), "its settings are read"
-    assert place.ended(started, PROCESSES, os.environ) is None
+    assert place.ended(started, MACHINE) is None
     assert is_running(started, PROCESSES)
 
 
@@ -329,12 +330,12 @@ def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):
 
     for act in (place.paste, place.press):
         with pytest.raises(ForkRefused, match="person's own terminal"):
-            act(mine, "1", PROCESSES, os.environ)
+            act(mine, "1", MACHINE)
     with pytest.raises(ForkRefused, match="person's own terminal"):
-        place.close(mine, PROCESSES, os.environ)
-    assert place.screen(mine, PROCESSES, os.environ) is None
-    assert "It ended." == place.ended(mine, PROCESSES, os.environ), "this process is not that worker"
-    assert place.ended(replace(mine, worker_id=""), PROCESSES, os.environ) is None
+        place.close(mine, MACHINE)
+    assert place.screen(mine, MACHINE) is None
+    assert "It ended." == place.ended(mine, MACHINE), "this process is not that worker"
+    assert place.ended(replace(mine, worker_id=""), MACHINE) is None
 
 
 def test_a_place_that_this_version_does_not_know(home, repo):
@@ -346,7 +347,7 @@ def test_a_place_that_this_version_does_not_know(home, repo):
 @pytest.mark.skipif(sys.platform == "darwin", reason="it can be driven there")
 def test_iterm2_is_for_macos(home):
     with pytest.raises(ProgramMissing, match="is not available") as caught:
-        choose_place("iterm2", PROCESSES, os.environ)
+        choose_place("iterm2", MACHINE)
     assert "smart-fork[iterm2]" in caught.value.hint
 
 
@@ -356,7 +357,7 @@ def test_a_prompt_for_the_standard_input_of_a_process_comes_there_byte_by_byte(h
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
     program = python("import sys; sys.stdout.write(sys.stdin.read())")
     plan = plan_of(program, repo, prompt=said, delivery="input", env={"SMART_FORK_WORKER_ID": worker.id})
-    started = ProcessPlace().start(plan, worker, PROCESSES, plan.environment(os.environ))
+    started = ProcessPlace().start(plan, worker, Machine(PROCESSES, plan.environment(os.environ)))
 
-    assert said == eventually(lambda: ProcessPlace().ended(started, PROCESSES, os.environ))
+    assert said == eventually(lambda: ProcessPlace().ended(started, MACHINE))
     assert said == started.log.read_text()

@@ -13,11 +13,22 @@ import pytest
 from indexer.runs import start_time
 from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.system.processes import Processes
-from smart_fork.workers.liveness import START_SECONDS, STARTING_SECONDS, reconcile, recover
+from smart_fork.system.processes import Machine, Processes
+from smart_fork.workers.liveness import START_SECONDS, STARTING_SECONDS
+from smart_fork.workers.recovery import reconcile, recover
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.session_matching import SEARCHED_SECONDS
-from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
+from tests.smart_fork.forks import (
+    NEW,
+    SESSION,
+    FakeClock,
+    FakeProcesses,
+    codex_path,
+    codex_records,
+    eventually,
+    said,
+    write_log,
+)
 
 OTHER = "11111111-0000-4000-8000-000000000003"
 BORN = 1767323045.0  # 2026-01-02T03:04:05Z
@@ -35,8 +46,10 @@ def add(registry: Registry, *, pid: int | None = None, pane: str | None = None, 
     return registry.set_started(worker.id, command=["claude"], terminal_id=pane, pid=pid) if pid else worker
 
 
-def again(registry: Registry, processes=None, **more):
-    return reconcile(registry, processes or Processes(), os.environ, **more)
+def again(registry: Registry, processes=None, now=None):
+    clock = FakeClock()
+    clock.time = now or clock.time
+    return reconcile(registry, Machine(processes or Processes(), clock=clock))
 
 
 @pytest.fixture
@@ -112,7 +125,7 @@ def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registere
 
 def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_workers(registry, monkeypatch):
     """R-042: pane numbers begin anew with each tmux server."""
-    monkeypatch.setattr("smart_fork.workers.liveness.born", lambda *_: None)
+    monkeypatch.setattr("smart_fork.workers.liveness.start_time", lambda *_: None)
     taken, ours, unknown = (
         add(registry, pid=11, pane="%1"),
         add(registry, pid=12, pane="%2"),

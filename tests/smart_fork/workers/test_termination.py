@@ -13,11 +13,11 @@ from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.worktree import Worktree
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers import termination
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
-from smart_fork.workers.worker_terminal import ProcessPlace, is_running, location_of
+from smart_fork.workers.worker_place import ProcessPlace, is_running, location_of
 from tests.smart_fork.fake_tmux import PID, Stage
 from tests.smart_fork.forks import SESSION, eventually, plan_of
 
@@ -38,7 +38,7 @@ def start(repo: Path, code: str = WAITS, **about: object) -> WorkerRecord:
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo, **about)
         plan = plan_of([sys.executable, "-c", code], repo, env={"SMART_FORK_WORKER_ID": worker.id})
-        started = ProcessPlace().start(plan, worker, PROCESSES, plan.environment(os.environ))
+        started = ProcessPlace().start(plan, worker, Machine(PROCESSES, plan.environment(os.environ)))
         eventually(lambda: "ready" in started.log.read_text())
         return registry.set_started(worker.id, command=plan.argv, pid=started.pid, log=started.log)
 

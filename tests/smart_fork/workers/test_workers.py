@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.terminals import PLACES, TmuxPlace, choose_place, session_name
-from smart_fork.workers.worker_terminal import ProcessPlace, WorkerLocation
+from smart_fork.workers.worker_place import ProcessPlace, WorkerLocation
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 PROCESSES = Processes()
+MACHINE = Machine(PROCESSES)
 REPORT = (
     "import json, os, sys; from pathlib import Path\n"
     "done = Path(sys.argv[1]); part = done.with_suffix('.part')\n"
@@ -38,14 +39,14 @@ def worker(home: Path, repo: Path) -> WorkerRecord:
 
 def start(place, plan, worker) -> WorkerLocation:
     if place.name != "here":
-        return place.start(plan, worker, PROCESSES, plan.environment(os.environ))
+        return place.start(plan, worker, Machine(PROCESSES, plan.environment(os.environ)))
     # Replaces whoever calls it.
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
-        "from smart_fork.workers.worker_terminal import HerePlace\n"
-        "from smart_fork.system.processes import Processes\n"
+        "from smart_fork.workers.worker_place import HerePlace\n"
+        "from smart_fork.system.processes import Machine, Processes\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
-        "HerePlace().start(plan, None, Processes(), plan.environment(os.environ))"
+        "HerePlace().start(plan, None, Machine(Processes(), plan.environment(os.environ)))"
     )
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     subprocess.run([sys.executable, "-c", code, str(plan.cwd), *plan.argv], env=env, check=True)
@@ -88,19 +89,19 @@ def test_a_place_knows_whether_its_worker_runs_and_what_it_said_last(place, work
     os.mkfifo(repo / "end")
     code = "print('No conversation found', flush=True); open('end').read()"
     plan = plan_of(python(code), repo, env={"SMART_FORK_WORKER_ID": worker.id})
-    started = place.start(plan, worker, PROCESSES, plan.environment(os.environ))
+    started = place.start(plan, worker, Machine(PROCESSES, plan.environment(os.environ)))
 
     with (repo / "end").open("w"):  # it has spoken and waits
-        assert place.ended(started, PROCESSES, os.environ) is None
+        assert place.ended(started, MACHINE) is None
         assert PROCESSES.alive(started.pid)
-    assert "No conversation found" == eventually(lambda: place.ended(started, PROCESSES, os.environ))
+    assert "No conversation found" == eventually(lambda: place.ended(started, MACHINE))
 
 
 @running
 def test_a_directory_that_is_gone_is_an_error(place, worker, private_tmux, repo):
     """Without the check, tmux would silently take the home directory."""
     with pytest.raises(NotFound, match="No such directory"):
-        place.start(plan_of(python(""), repo / "gone"), worker, PROCESSES, os.environ)
+        place.start(plan_of(python(""), repo / "gone"), worker, MACHINE)
 
 
 @running
@@ -109,7 +110,7 @@ def test_a_long_prompt_arrives(place, worker, private_tmux, repo):
     prompt = "ü;\n" * 30_000
     report = repo / "report.json"
 
-    place.start(plan_of(python(REPORT, str(report), prompt), repo), worker, PROCESSES, os.environ)
+    place.start(plan_of(python(REPORT, str(report), prompt), repo), worker, MACHINE)
 
     eventually(report.exists)
     assert [prompt] == json.loads(report.read_text())[0]
@@ -120,7 +121,7 @@ def test_a_long_command_leaves_no_file_behind(worker, private_tmux, repo, home):
     (repo / "json.py").write_text("raise SystemExit('the repository was imported')")
     os.environ["PYTHONPATH"] = str(repo)
     try:
-        TmuxPlace().start(plan_of(python(REPORT, str(report), "x" * 9000), repo), worker, PROCESSES, os.environ)
+        TmuxPlace().start(plan_of(python(REPORT, str(report), "x" * 9000), repo), worker, MACHINE)
     finally:
         del os.environ["PYTHONPATH"]
 
@@ -131,7 +132,7 @@ def test_a_long_command_leaves_no_file_behind(worker, private_tmux, repo, home):
 def test_windows_are_named_after_workers_in_a_session_of_the_project(worker, private_tmux, repo):
     (repo / "src").mkdir()
     for directory in (repo, repo / "src"):
-        started = TmuxPlace().start(plan_of(python("input()"), directory), worker, PROCESSES, os.environ)
+        started = TmuxPlace().start(plan_of(python("input()"), directory), worker, MACHINE)
 
     listed = private_tmux(
         "list-windows", "-t", "=smart-fork-shop", "-F", "#{window_name}|#{remain-on-exit}"
@@ -143,11 +144,11 @@ def test_windows_are_named_after_workers_in_a_session_of_the_project(worker, pri
 
 def test_a_window_stays_when_the_agent_ends_at_once(worker, private_tmux, repo):
     started = [
-        TmuxPlace().start(plan_of(["sh", "-c", "echo first $0; exit 3", str(i)], repo), worker, PROCESSES, os.environ)
+        TmuxPlace().start(plan_of(["sh", "-c", "echo first $0; exit 3", str(i)], repo), worker, MACHINE)
         for i in range(3)
     ]
 
-    said = [eventually(lambda one=one: TmuxPlace().ended(one, PROCESSES, os.environ)) for one in started]
+    said = [eventually(lambda one=one: TmuxPlace().ended(one, MACHINE)) for one in started]
 
     # tmux may drop what a program wrote just before its end; that it has ended, and how, is always known.
     for i, last_words in enumerate(said):
@@ -155,11 +156,11 @@ def test_a_window_stays_when_the_agent_ends_at_once(worker, private_tmux, repo):
 
 
 def test_a_window_that_was_closed_has_ended(worker, private_tmux, repo):
-    started = TmuxPlace().start(plan_of(python("input()"), repo), worker, PROCESSES, os.environ)
+    started = TmuxPlace().start(plan_of(python("input()"), repo), worker, MACHINE)
 
     private_tmux("kill-pane", "-t", started.terminal_id)
 
-    assert "Its window was closed." == eventually(lambda: TmuxPlace().ended(started, PROCESSES, os.environ))
+    assert "Its window was closed." == eventually(lambda: TmuxPlace().ended(started, MACHINE))
 
 
 def test_the_windows_of_others_are_left_as_they_are(worker, private_tmux, repo):
@@ -167,7 +168,7 @@ def test_the_windows_of_others_are_left_as_they_are(worker, private_tmux, repo):
     before = private_tmux("show-options", "-g") + private_tmux("show-options", "-gw")
     active = private_tmux("display-message", "-p", "-t", "=first:", "#{window_id}")
 
-    TmuxPlace().start(plan_of(python("input()"), repo), worker, PROCESSES, os.environ)
+    TmuxPlace().start(plan_of(python("input()"), repo), worker, MACHINE)
 
     assert before == private_tmux("show-options", "-g") + private_tmux("show-options", "-gw")
     assert "first" in private_tmux("list-sessions")
@@ -186,7 +187,7 @@ def test_any_project_makes_a_session_name(home, name):
 
 def test_tmux_that_opens_no_window_is_a_failure(worker, repo):
     with pytest.raises(ProgramFailed, match="could not open a window"):
-        TmuxPlace().start(plan_of(["a", "b"], repo), worker, FakeProcesses({"tmux": (1, "")}), os.environ)
+        TmuxPlace().start(plan_of(["a", "b"], repo), worker, Machine(FakeProcesses({"tmux": (1, "")}), os.environ))
 
 
 def test_another_process_may_make_the_session_first(worker, repo):
@@ -199,7 +200,7 @@ def test_another_process_may_make_the_session_first(worker, repo):
             return (0, "") if known else (1, "")
         return (0, "%7 9") if argv[1] == "new-window" else (1, "")
 
-    started = TmuxPlace().start(plan_of(["a", "b"], repo), worker, FakeProcesses({"tmux": tmux}), {"PATH": ""})
+    started = TmuxPlace().start(plan_of(["a", "b"], repo), worker, Machine(FakeProcesses({"tmux": tmux}), {"PATH": ""}))
 
     assert ["has-session", "new-session", "has-session", "new-window"] == asked
     assert ("%7", 9) == (started.terminal_id, started.pid)
@@ -207,9 +208,9 @@ def test_another_process_may_make_the_session_first(worker, repo):
 
 def test_a_process_keeps_its_output_in_a_private_file(worker, repo, home):
     place = ProcessPlace()
-    started = place.start(plan_of(python("print('{}')"), repo, headless=True), worker, PROCESSES, os.environ)
+    started = place.start(plan_of(python("print('{}')"), repo, headless=True), worker, MACHINE)
 
-    assert "{}" == eventually(lambda: place.ended(started, PROCESSES, os.environ))
+    assert "{}" == eventually(lambda: place.ended(started, MACHINE))
     assert home / ".smart-fork/logs/workers" / f"{worker.id}.log" == started.log
     assert 0o600 == stat.S_IMODE(started.log.stat().st_mode)
 
@@ -218,19 +219,19 @@ def test_a_place_is_chosen_by_name_or_by_what_is_installed(monkeypatch, home):
     """R-071."""
     (home / "bin").mkdir()
     env = {"PATH": str(home / "bin")}
-    assert "process" == choose_place(None, PROCESSES, env).name
+    assert "process" == choose_place(None, Machine(PROCESSES, env)).name
     with pytest.raises(ProgramMissing, match="tmux is not installed"):
-        choose_place("tmux", PROCESSES, env)
+        choose_place("tmux", Machine(PROCESSES, env))
     with pytest.raises(Usage, match="Unknown place to run: moon"):
-        choose_place("moon", PROCESSES, env)
+        choose_place("moon", Machine(PROCESSES, env))
     (home / "bin/tmux").write_text("")
     (home / "bin/tmux").chmod(0o755)
-    assert "tmux" == choose_place(None, PROCESSES, env).name
-    assert ["tmux", "process", "here"] == [choose_place(place.name, PROCESSES, env).name for place in ANYWHERE]
+    assert "tmux" == choose_place(None, Machine(PROCESSES, env)).name
+    assert ["tmux", "process", "here"] == [choose_place(place.name, Machine(PROCESSES, env)).name for place in ANYWHERE]
 
 
 @pytest.mark.parametrize("said", ["", "%7", "no window", "%7 x"])
 def test_tmux_that_does_not_say_which_window_it_opened_is_a_failure(worker, repo, said):
     """F-119: nothing is taken for a window that is none."""
     with pytest.raises(ProgramFailed, match="did not name the new window"):
-        TmuxPlace().start(plan_of(["a", "b"], repo), worker, FakeProcesses({"tmux": (0, said)}), os.environ)
+        TmuxPlace().start(plan_of(["a", "b"], repo), worker, Machine(FakeProcesses({"tmux": (0, said)}), os.environ))

@@ -24,8 +24,9 @@ from smart_fork.excise.erasure import forget
 from smart_fork.excise.lookup import load_numbered, locate_transcript, numbered_turns
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_access import opened
-from smart_fork.forking.copies import brought_back, write_branch
+from smart_fork.forking.copies import write_branch
 from smart_fork.forking.lineage import lineage
+from smart_fork.forking.source_sessions import restored
 from smart_fork.sharing.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -295,7 +296,7 @@ def test_the_copy_that_is_kept_is_whole(thread, monkeypatch):
 
     assert found.path is None
     assert ["one", "two", "three"] == [turn.text for turn in session_lookup.look_into(found).turns if turn.prompt]
-    with brought_back(found):
+    with restored(found):
         assert ["one", "two", "three"] == asked(thread.id)
     assert kept_logs.find("codex", thread.id) is not None
 

@@ -19,7 +19,7 @@ from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.gemini.processes import GeminiScreen
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
-from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.session_use import SessionUse
 from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
 from tests.smart_fork.agents.gemini.test_log import fixture
@@ -169,7 +169,7 @@ def test_a_session_is_open_in_the_process_that_has_begun_it(home, tmp_path):
         for log in logs:
             moment = start.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             log.write_text(log.read_text().replace("2026-07-01T10:00:00.000Z", moment, 1))
-        found = [Occupation("gemini", id_of(n), log).processes for n, log in enumerate(logs, start=1)]
+        found = [SessionUse("gemini", id_of(n), log).processes for n, log in enumerate(logs, start=1)]
 
         assert found == [[process.pid], []]
     finally:

@@ -13,7 +13,7 @@ import pytest
 from indexer.store.base import Scope
 from smart_fork.finding.query import Query
 from smart_fork.finding.search import QuestionEmbeddings
-from smart_fork.forking.worker import LaunchedWorker
+from smart_fork.forking.start import LaunchedWorker
 from smart_fork.team import client
 from smart_fork.team.facade import TeamSearch
 from smart_fork.team.stored_logins import Account, logged_in_account, remember

@@ -10,12 +10,13 @@ import pytest
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spawn import WorkerRequest, session_to_resume
+from smart_fork.forking.resume import session_to_resume
+from smart_fork.forking.source_sessions import is_others
+from smart_fork.forking.spawn import WorkerRequest
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.team.server.machines import TeamMachine

@@ -16,7 +16,7 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import Query
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import QuestionEmbeddings
-from smart_fork.forking.worker import LaunchedWorker
+from smart_fork.forking.start import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client, facade
 from smart_fork.team.facade import TeamSearch

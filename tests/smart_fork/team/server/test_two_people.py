@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.worker import LaunchedWorker
+from smart_fork.forking.start import LaunchedWorker
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.world import git
 

@@ -1,4 +1,4 @@
-"""Tests of `Occupation`: who has a session open, as each agent records it."""
+"""Tests of `SessionUse`: who has a session open, as each agent records it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import cut
-from smart_fork.forking.preconditions import Occupation
-from smart_fork.forking.spawn import session_to_resume
+from smart_fork.forking.resume import session_to_resume
+from smart_fork.forking.session_use import SessionUse
 from smart_fork.system.processes import Machine, Processes, Running
 from tests.indexer.transcripts.records import copilot_log, gemini_log, happened, linked, qwen_log, spoken
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses
@@ -61,7 +61,7 @@ def inside(home: Path, agent: str, processes: FakeProcesses, session: str = SESS
         "qwen": next(home.glob(".qwen/projects/*/chats"), home) / f"{session}.jsonl",
         "copilot": home / f".copilot/session-state/{session}/events.jsonl",
     }
-    return Occupation(agent, session, logs.get(agent), Machine(processes)).processes
+    return SessionUse(agent, session, logs.get(agent), Machine(processes)).processes
 
 
 @pytest.mark.parametrize("agent", NOTED)
@@ -233,7 +233,7 @@ def chat(home, shop):
 
 
 def gemini_in(log: Path, session: str, processes: Processes | None = None) -> list[int]:
-    return Occupation("gemini", session, log, Machine(processes or Processes())).processes
+    return SessionUse("gemini", session, log, Machine(processes or Processes())).processes
 
 
 def test_gemini_is_in_the_session_that_was_begun_last_in_its_directory(chat, shop, posing):
@@ -266,12 +266,12 @@ def test_codex_shows_a_session_that_its_server_has_open_only_while_a_window_is_o
     listed = (server.pid, "codex app-server --listen unix://"), (13, words), (14, f"codex resume {NEW}")
 
     def found(*processes: tuple[int, str]) -> list[int]:
-        return Occupation("codex", session, None, Machine(Listed(*processes))).processes
+        return SessionUse("codex", session, None, Machine(Listed(*processes))).processes
 
     assert [13] == found(*listed)
     assert [] == found(*listed[::2])
     assert [server.pid] == found((server.pid, "codex exec go"), (13, words))
-    assert [] == Occupation("codex", NEW, None, Machine(Listed(*listed[:2]))).processes
+    assert [] == SessionUse("codex", NEW, None, Machine(Listed(*listed[:2]))).processes
 
 
 def test_every_agent_that_can_be_started_has_the_facet_of_its_processes():

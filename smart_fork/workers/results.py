@@ -24,8 +24,8 @@ _OF_OTHERS = (
 class WorkerState(Value):
     """A worker (an agent that smart-fork started) and what it is doing now.
 
-    `first_answer` has the tokens of its first answer, if its log tells them: they are the cost of the fork. A terminal
-    window that smart-fork did not open has a location only, and the `agent_type` ``?``.
+    `first_answer` has the tokens of its first answer, if known: the cost of the fork. A terminal window that smart-fork
+    did not open has the `agent_type` ``?`` and a location only.
     """
 
     worker_id: str | None
@@ -51,7 +51,7 @@ class WorkerState(Value):
 
     @classmethod
     def more(cls, known: WorkerState, **also: Any) -> Self:
-        """Return an answer of the subclass on which this is called, with the values of `known` and of `also`."""
+        """Return an answer of this subclass with the values of `known`, and the further values `also`."""
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,10 +72,7 @@ class WorkerRead(WorkerState):
 
 @record
 class WorkerMessaged(WorkerState):
-    """A worker to which a message was delivered. `how` names the way: typed, queued, answered or resumed.
-
-    "answered" means that an option of its question was chosen, "resumed" that its session was resumed.
-    """
+    """A worker to which a message was delivered. `how`: typed, queued, answered (an option was chosen) or resumed."""
 
     how: str
     warnings: tuple[str, ...]
@@ -104,7 +101,7 @@ class WorkersWaited(Value):
 
 @value
 class WorkerClosed(Value):
-    """The result for a worker that the caller wanted to end. `closed` is true if it ran and was ended.
+    """The result for a worker to end. `closed` is true if it ran and was ended.
 
     `note` says why it was not ended (`failed` if it could not be), or why its worktree was kept.
     """
@@ -167,8 +164,5 @@ class Compared(Value):
         if self.files is None:
             return "unknown"
         number = len(self.files)
-        return (
-            f"{number} file{'' if number == 1 else 's'}, +{self.lines_added} -{self.lines_removed}"
-            if number
-            else "none"
-        )
+        lines = f", +{self.lines_added} -{self.lines_removed}"
+        return f"{number} file{'' if number == 1 else 's'}{lines}" if number else "none"

@@ -1,4 +1,4 @@
-"""Places in which a worker (an agent that smart-fork started) can run, and typing into its terminal.
+"""Kinds of places in which a worker (an agent that smart-fork started) can run, and typing into its terminal.
 
 Here are the base class, and the places without a window of their own: a background process, the agent's own background
 sessions, and the current terminal.
@@ -78,48 +78,46 @@ class WorkerPlace:
 
     @property
     def restarts(self) -> bool:
-        """Return True without a window to type in: messages are then sent by resuming the worker's session."""
+        """Return True if no text can be typed here: messages are then sent by resuming the worker's session."""
         return self.headless or self.agent is not None
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
+    def available(self, machine: Machine) -> bool:
         """Return True if workers can run in this kind of place on this machine."""
         return True
 
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
+    def inherited(self, machine: Machine) -> Mapping[str, str]:
         """Return the environment variables that a program gets from the place, such as the tmux server's."""
         return {}
 
-    def start(
-        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
-    ) -> WorkerLocation:
-        """Start the plan's command in a new place of this kind, with exactly `env` if possible. Return where it runs.
+    def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
+        """Start the plan's command in a new place of this kind, with exactly the environment of `machine` if possible.
 
         Raises:
             SmartForkError: the command could not be started.
         """
         raise NotImplementedError
 
-    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+    def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
         """Return the last output of a worker that has ended; `None` while it runs."""
         raise NotImplementedError
 
-    def runs(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> bool:
+    def runs(self, started: WorkerLocation, machine: Machine) -> bool:
         """Return True if the worker's own process still runs."""
-        return is_running(started, processes)
+        return is_running(started, machine.processes)
 
-    def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
+    def asks(self, started: WorkerLocation, machine: Machine) -> str:
         """Return the question that the worker waits on, if this kind of place can tell; else an empty string."""
         return ""
 
-    def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
+    def exit_status(self, started: WorkerLocation, machine: Machine) -> int | None:
         """Return the exit status of a worker that has ended, negative for a signal; `None` if unknown."""
-        return None if started.pid is None else processes.exit_status(started.pid)
+        return None if started.pid is None else machine.processes.exit_status(started.pid)
 
-    def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
+    def screen(self, started: WorkerLocation, machine: Machine) -> str | None:
         """Return the text on the worker's screen; `None` if it has no screen."""
         return None
 
-    def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
+    def paste(self, started: WorkerLocation, text: str, machine: Machine) -> None:
         """Paste `text` into the worker's terminal in one piece, without submitting it; no character acts as a key.
 
         Raises:
@@ -127,11 +125,15 @@ class WorkerPlace:
         """
         raise ForkRefused(*self.untyped)
 
-    def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+    def press(self, started: WorkerLocation, key: str, machine: Machine) -> None:
         """Press one of `KEYS` in the worker's terminal; refuse as `paste` does."""
         raise ForkRefused(*self.untyped)
 
-    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+    def typist(self, started: WorkerLocation, screen: Screen, machine: Machine) -> Typist:
+        """Return the means to type in the worker's terminal; `screen` reads the agent's screens."""
+        return Typist(self, started, screen, machine)
+
+    def close(self, started: WorkerLocation, machine: Machine) -> None:
         """Ask the worker to end, and close its window. It may still be ending when this method returns.
 
         Raises:
@@ -173,14 +175,14 @@ def has_ended(started: WorkerLocation, processes: Processes) -> bool:
 
 
 def require_ours(started: WorkerLocation, processes: Processes) -> int:
-    """Return the id of the worker's process; refuse (`ForkRefused`) if it is gone or not the worker's."""
+    """Return the id of the worker's process; refuse (`ForkRefused`) if the process has ended or is not the worker's."""
     if started.pid is None or not is_running(started, processes):
         raise ForkRefused("Its process has ended, or another process has its id")
     return started.pid
 
 
 def worker_file(worker: WorkerRecord, suffix: str) -> Path:
-    """Return the path of a file for one worker, with this suffix, below ``<SMART_FORK_HOME>/logs/workers``."""
+    """Return the path of the worker's file with this suffix, below ``<SMART_FORK_HOME>/logs/workers``."""
     return private_dir(state_home() / "logs" / "workers") / f"{worker.id}{suffix}"
 
 
@@ -224,7 +226,7 @@ class Typist:
         """
         for _ in range(_TRIES):
             before = self.shown()
-            self.place.paste(self.started, text, self.around.processes, self.around.env)
+            self.place.paste(self.started, text, self.around)
             if self.wait(partial(self._has_come, text, before), SCREEN_SECONDS):
                 return
             if before is None or self.shown() != before:
@@ -246,11 +248,11 @@ class Typist:
         return False
 
     def press(self, key: str) -> None:
-        self.place.press(self.started, key, self.around.processes, self.around.env)
+        self.place.press(self.started, key, self.around)
 
     def shown(self) -> str | None:
         """Return the text on the worker's screen; `None` if it has no screen."""
-        return self.place.screen(self.started, self.around.processes, self.around.env)
+        return self.place.screen(self.started, self.around)
 
     def asked(self) -> Question | None:
         """Return the question on the worker's screen, if any."""
@@ -283,16 +285,14 @@ class ProcessPlace(WorkerPlace):
     untyped = "It has no terminal and takes no message before it ends", "Wait for it."
     delivers = frozenset[Delivery]({"argument", "input"})
 
-    def start(
-        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
-    ) -> WorkerLocation:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
         log = worker_file(worker, ".log")
         said = plan.said.encode() if plan.delivery == "input" else b""
-        pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log, input=said)
+        pid = machine.processes.start(plan.argv, cwd=plan.cwd, env=machine.env, log=log, input=said)
         return WorkerLocation(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
-    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        if started.pid is None or started.log is None or is_running(started, processes):
+    def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
+        if started.pid is None or started.log is None or is_running(started, machine.processes):
             return None
         try:
             with open_regular(started.log) as file:
@@ -304,8 +304,8 @@ class ProcessPlace(WorkerPlace):
         # What the first word was cut from is not known: it may be a secret's end.
         return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
 
-    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        processes.end(require_ours(started, processes), force=False)
+    def close(self, started: WorkerLocation, machine: Machine) -> None:
+        machine.processes.end(require_ours(started, machine.processes), force=False)
 
 
 #: Seconds for an agent's command, for a session to get a process, and between two looks.
@@ -328,20 +328,20 @@ class BackgroundPlace(WorkerPlace):
     def _verbs(self) -> Background:
         return AGENTS.background_of(self.agent)
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
+    def available(self, machine: Machine) -> bool:
         """Return True if the installed version of the agent has commands for background sessions."""
         from smart_fork.agents.programs import Program  # other places need none
 
-        return Program.lists(Program.find(self.agent, env), ("--help",), self._verbs.sign, processes, env)
+        program = Program.find(self.agent, machine.env)
+        return Program.lists(program, ("--help",), self._verbs.sign, machine.processes, machine.env)
 
-    def start(
-        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
-    ) -> WorkerLocation:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
         """See `WorkerPlace.start`. Wait until the background session has a process."""
         # The agent may start a supervisor, which gives this environment to all later sessions.
-        bare = {name: value for name, value in env.items() if name not in (DEPTH, WORKER_ID)}
+        bare = {name: value for name, value in machine.env.items() if name not in (DEPTH, WORKER_ID)}
+        machine = replace(machine, env=bare)
         _listed.clear()
-        done = processes.run(plan.argv, cwd=plan.cwd, env=bare, timeout=VERB_SECONDS)
+        done = machine.processes.run(plan.argv, cwd=plan.cwd, env=bare, timeout=VERB_SECONDS)
         one = self._verbs.begun(done.text) if done.ok else ""
         if not one:
             raise ProgramFailed(f"{AGENTS.title_of(self.agent)} started no session: {done.complaint}")
@@ -349,64 +349,63 @@ class BackgroundPlace(WorkerPlace):
         attach = shlex.join([*(["env", *home] if home else []), self.name, "attach", one])
         started = WorkerLocation(one, attach=attach, worker_id=worker.id, session_id=plan.new_session_id)
         try:
-            return replace(started, session_id=self._begun(started, processes, bare))
+            return replace(started, session_id=self._begun(started, machine))
         except BaseException:  # nobody would know of it
             with contextlib.suppress(SmartForkError):
-                self.close(started, processes, bare)
+                self.close(started, machine)
             raise
 
-    def _begun(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
+    def _begun(self, started: WorkerLocation, machine: Machine) -> str:
         deadline = time.monotonic() + BEGIN_SECONDS
-        while not (row := self._row(started, processes, env)) or not (row.runs or row.over):
+        while not (row := self._row(started, machine)) or not (row.runs or row.over):
             if time.monotonic() >= deadline:
                 raise ProgramFailed(f"{AGENTS.title_of(self.agent)} does not begin session {started.terminal_id}")
             time.sleep(_LOOK_SECONDS)
         return row.session_id
 
-    def runs(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> bool:
-        row = self._row(started, processes, env)
+    def runs(self, started: WorkerLocation, machine: Machine) -> bool:
+        row = self._row(started, machine)
         return row is not None and row.runs
 
-    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        if self.runs(started, processes, env):
+    def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
+        if self.runs(started, machine):
             return None
         with self._home(started):
             return mask(self._verbs.last_words(started.terminal_id or "") or "It ended.")
 
-    def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
-        row = self._row(started, processes, env)
+    def asks(self, started: WorkerLocation, machine: Machine) -> str:
+        row = self._row(started, machine)
         return row.asks if row else ""
 
-    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+    def close(self, started: WorkerLocation, machine: Machine) -> None:
         """Stop the session; its conversation is not deleted."""
-        env = self._around(started, env)
-        done = self._told(processes, env, "stop", started.terminal_id or "")
+        done = self._told(self._with_home(started, machine), "stop", started.terminal_id or "")
         if not done.ok:
             raise ForkRefused(f"{AGENTS.title_of(self.agent)} did not stop it: {done.complaint}")
 
-    def _row(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> BackgroundSession | None:
-        env = self._around(started, env)
-        whose = env.get("HOME"), env.get(AGENTS[self.agent].home.variable)
+    def _row(self, started: WorkerLocation, machine: Machine) -> BackgroundSession | None:
+        machine = self._with_home(started, machine)
+        whose = machine.env.get("HOME"), machine.env.get(AGENTS[self.agent].home.variable)
         at, known = _listed.get(whose, (0.0, {}))
         if time.monotonic() - at >= _KNOWN_SECONDS:
-            done = self._told(processes, env, *self._verbs.listing)
+            done = self._told(machine, *self._verbs.listing)
             if not done.ok:
                 raise ProgramFailed(f"{AGENTS.title_of(self.agent)} does not list its sessions: {done.complaint}")
             known = self._verbs.sessions(done.stdout)
             _listed[whose] = time.monotonic(), known
         return known.get(started.terminal_id or "")
 
-    def _told(self, processes: Processes, env: Mapping[str, str], *words: str) -> Completed:
+    def _told(self, machine: Machine, *words: str) -> Completed:
         from smart_fork.agents.programs import Program
 
-        argv = [Program.find(self.agent, env), *words]
+        argv = [Program.find(self.agent, machine.env), *words]
         _listed.clear()
-        return processes.run(argv, cwd=Path(os.sep), env=env, timeout=VERB_SECONDS, whom=words[0])
+        return machine.processes.run(argv, cwd=Path(os.sep), env=machine.env, timeout=VERB_SECONDS, whom=words[0])
 
-    def _around(self, started: WorkerLocation, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return `env` with the agent home directory (one for each account) that has the worker's session."""
+    def _with_home(self, started: WorkerLocation, machine: Machine) -> Machine:
+        """Return `machine` with the agent's home directory (one for each account) that has the worker's session."""
         with self._home(started):
-            return {**env, **AGENTS[self.agent].home.environment()}
+            return replace(machine, env={**machine.env, **AGENTS[self.agent].home.environment()})
 
     def _home(self, started: WorkerLocation) -> contextlib.AbstractContextManager[None]:
         log = READERS.original_of(self.agent, started.session_id) if started.session_id else None
@@ -421,16 +420,14 @@ class HerePlace(WorkerPlace):
     delivers = frozenset[Delivery]({"argument"})
     replaces = True
 
-    def start(
-        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
-    ) -> WorkerLocation:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
         sys.stdout.flush()
         with contextlib.suppress(OSError):  # what stderr has not taken is lost, and the agent starts
             sys.stderr.flush()
-        processes.replace(plan.argv, cwd=plan.cwd, env=env)
+        machine.processes.replace(plan.argv, cwd=plan.cwd, env=machine.env)
 
-    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        return None if started.pid is None or is_running(started, processes) else mask("It ended.")
+    def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
+        return None if started.pid is None or is_running(started, machine.processes) else mask("It ended.")
 
-    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+    def close(self, started: WorkerLocation, machine: Machine) -> None:
         raise ForkRefused(*self.untyped)
