@@ -18,7 +18,7 @@ def given(*words: str, **how: object) -> tuple[Options | None, str]:
     seen: list[Options] = []
     application = CommandApp()
 
-    @application.command()
+    @application.command("run")
     @takes(**how)
     def run(session: str, options: Options = NOTHING_SAID, force: bool = False) -> None:
         seen.append(options)

@@ -197,13 +197,14 @@ def test_what_is_no_range(words, says):
 
 def test_a_record_is_found_by_its_key_wherever_a_piece_of_the_file_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "_PIECE", 600)
+    claude, copilot = AGENTS.cutter_of("claude"), AGENTS.cutter_of("copilot")
     log, record = tmp_path / "log.jsonl", b'{"uuid": "record-1", "id" : "other-2"}'
     for before in range(600 - len(record), 601):
         log.write_bytes(b" " * before + record + b" " * 700)
-        assert reading.names_one_of(log, {"x", "record-1"}, "uuid")
-        assert reading.names_one_of(log, {"other-2"}, "id")
-        assert not reading.names_one_of(log, {"other-2", "record"}, "uuid")
-    assert not reading.names_one_of(tmp_path / "no.jsonl", {"record-1"}, "uuid")
+        assert claude.holds(log, {"x", "record-1"})
+        assert copilot.holds(log, {"other-2"})
+        assert not claude.holds(log, {"other-2", "record"})
+    assert not claude.holds(tmp_path / "no.jsonl", {"record-1"})
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])

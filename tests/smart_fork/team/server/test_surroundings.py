@@ -144,13 +144,13 @@ processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS
 from smart_fork.agents.portable_records import HomePlace
-from smart_fork.sharing import replay
+from smart_fork.sharing import round_trip
 from smart_fork.sharing.canonical import encode
 from smart_fork.team import searchable_session
 said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z", "cwd": "/srv/shop/\U0001f600",
         "message": {"role": "user", "content": "caf\xe9"}}
 record = encode(AGENTS.converter_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
-replay.read_back("claude", [record])
+round_trip.read_back("claude", [record])
 searchable_session.searchable_form([record], "claude", "0", "0")
 print(sorted(set(sys.modules) - before))
 """
