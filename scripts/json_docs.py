@@ -29,7 +29,8 @@ from smart_fork.repository import project_places
 from smart_fork.server import worker_tools
 from smart_fork.sharing.sync import run as sync_run
 from smart_fork.sharing.sync.setup import SyncedRepositories
-from smart_fork.workers import answers, termination
+from smart_fork.workers import results as worker_results
+from smart_fork.workers import worktree_cleanup
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
 _COMMON = "Common keys"
@@ -91,18 +92,18 @@ TABLES: Mapping[str, Table] = {
     "made commit": _of(answer.MadeCommit),
     "export": _of(export.SessionFile),
     "active and list_workers": _of(worker_tools.Workers, rare="notice"),
-    "workers": _of(answers.WorkerState),
-    "read and read_worker": _of(answers.WorkerRead, but=answers.WorkerState),
-    "message and message_worker": _of(answers.WorkerMessaged, but=answers.WorkerState),
-    "wait and wait_workers": _of(answers.WorkersWaited),
-    "waited": _of(answers.WorkerWaited, but=answers.WorkerState),
+    "workers": _of(worker_results.WorkerState),
+    "read and read_worker": _of(worker_results.WorkerRead, but=worker_results.WorkerState),
+    "message and message_worker": _of(worker_results.WorkerMessaged, but=worker_results.WorkerState),
+    "wait and wait_workers": _of(worker_results.WorkersWaited),
+    "waited": _of(worker_results.WorkerWaited, but=worker_results.WorkerState),
     "close, stop and close_workers": _of(worker_tools.WorkersClosed),
-    "closed": _of(answers.WorkerClosed),
+    "closed": _of(worker_results.WorkerClosed),
     "branch and branch_session": _of(results.Branched),
     "lineage and session_lineage": _of(results.Family),
     "relatives": _of(results.Relative),
     "compare and compare_workers": _of(worker_tools.Comparison),
-    "compared": _of(answers.Compared, rare="diff"),
+    "compared": _of(worker_results.Compared, rare="diff"),
     "project": _of(project_places.AboutProject),
     "sync": _of(sync_run.Synced),
     "moved": _of(sync_run.MovedSession),
@@ -110,8 +111,8 @@ TABLES: Mapping[str, Table] = {
     "not moved": _of(sync_run.FailedMove),
     "sync setup": _of(SyncedRepositories),
     "places": _of(project_places.ProjectPlace),
-    "worktrees": _of(termination.WorkersTrees),
-    "trees": _of(termination.WorkersTree),
+    "worktrees": _of(worktree_cleanup.WorkersTrees),
+    "trees": _of(worktree_cleanup.WorkersTree),
     "index status and index_status": _of(index_status.IndexStatus),
     "last_run": _of(LastRun),
     "broken_logs": _of(index_refresh.BrokenLog),

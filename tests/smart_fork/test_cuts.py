@@ -23,7 +23,7 @@ from smart_fork.finding.conversation import Message
 from smart_fork.finding.result_snippets import snippet
 from smart_fork.forking.worker_spec import name_of
 from smart_fork.page.conversation_page import QUESTION_CHARACTERS, reading
-from smart_fork.system.processes import Completed
+from smart_fork.system.processes import Completed, Machine
 from smart_fork.workers.observation import Observation, WorkerReader
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.worker_place import ProcessPlace, WorkerLocation
@@ -149,9 +149,11 @@ def test_the_end_of_a_token_that_a_long_log_begins_with_is_not_shown(home):
     place = ProcessPlace()
     for cut in range(1, 40):
         log.write_text(f"{secret} and {'words ' * 20_000}"[: 64_000 + cut])
-        assert [] == shown_in(secret, place.ended(WorkerLocation(pid=1, log=log), _Gone(), {}))
+        assert [] == shown_in(secret, place.ended(WorkerLocation(pid=1, log=log), Machine(_Gone(), {})))
     log.write_text(f"{'words ' * 20_000}\nbad credentials {secret}"[-64_000:])
-    assert place.ended(WorkerLocation(pid=1, log=log), _Gone(), {}).endswith("bad credentials [REDACTED:github-token]")
+    assert place.ended(WorkerLocation(pid=1, log=log), Machine(_Gone(), {})).endswith(
+        "bad credentials [REDACTED:github-token]"
+    )
 
 
 class _Gone:

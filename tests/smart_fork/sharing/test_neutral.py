@@ -11,7 +11,7 @@ from smart_fork.forking.handover_text import (
     OUTPUT_CHARACTERS,
     HandedOverAction,
     NeutralMessage,
-    changed,
+    changed_lines,
     neutral,
     read_neutral,
 )
@@ -206,7 +206,7 @@ def test_of_an_agent_without_forms_is_told_what_its_calls_gave_back(agent, tmp_p
     ],
 )  # fmt: skip
 def test_of_an_edit_is_told_what_it_changed(given, patch, expected):
-    assert expected == changed(given, patch)
+    assert expected == changed_lines(given, patch)
 
 
 def test_of_an_edit_is_told_what_it_changed_and_of_a_call_that_says_nothing_what_it_was_given(home):

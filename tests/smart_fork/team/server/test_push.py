@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import canonical
-from smart_fork.sharing.canonical import digest_of, state_after, state_of, written
+from smart_fork.sharing.canonical import digest_of, digest_of_state, state_after, state_of
 from smart_fork.team.segments import pack, unpack
 from smart_fork.team.server import segment_store, sessions
 from smart_fork.team.server.sessions import OverQuota
@@ -408,7 +408,7 @@ def goes_on(team, who, session, new):
     packed = list(pack([*before, *new], info.record_count - len(before), start))
     given = {
         "id": session, "agent": "claude", "base_count": info.record_count, "base_digest": info.head_digest,
-        "count": info.record_count + len(new), "digest": written(state_after(new, state_of(info.head_digest))),
+        "count": info.record_count + len(new), "digest": digest_of_state(state_after(new, state_of(info.head_digest))),
         "position": position, "segments": tuple(one.place for one in packed),
         "bodies": [{"digest": one.place.digest, "body": one.body} for one in packed],
     }  # fmt: skip
