@@ -90,7 +90,7 @@ def refuse_pending_withdrawal(session_id: str) -> None:
 
 
 def pending_withdrawals() -> frozenset[str]:
-    """Return this machine's sessions that still contain text that its owner has withdrawn."""
+    """Return the ids of sessions on this machine that still contain text that the text's owner has withdrawn."""
     return frozenset(one for (one,) in state_db.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
 
 

@@ -55,9 +55,9 @@ def is_on(agent: AgentName) -> bool:
 
 
 def turn_on(agent: AgentName) -> None:
-    """Switch hints (lines about past sessions) on for an agent, by creating a file.
+    """Switch hints (lines about past sessions) on for an agent, by creating a file that the hook reads.
 
-    It holds the texts by which the hook recognizes that a session already had a prompt.
+    The file has the texts in a log by which the hook sees that the session already had a prompt.
 
     Raises:
         OSError: the folder cannot be written.

@@ -55,9 +55,9 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of these lines, each linked to the turn that it repeats. A thought is linked to the next answer.
+    """Return the turns of Codex's lines. `repeats` of a turn names an earlier turn with the same message.
 
-    A thought is removed with its answer, since no API accepts thoughts alone.
+    `repeats` of a thought names the next answer: a cut of the answer removes it too, since no API accepts thoughts alone.
     """
     turns = [one.turn for one in seen]
     thoughts = list[int]()

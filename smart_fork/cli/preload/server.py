@@ -250,7 +250,7 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 class _Command:
-    """A command that this forked process runs for the client at the other end of `line`."""
+    """A command that this child process of the preloader runs for a client. `line` is the socket to the client."""
 
     def __init__(self, line: socket.socket, asked: _Request) -> None:
         self._line, self._asked = line, asked
