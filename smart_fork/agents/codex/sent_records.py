@@ -57,7 +57,7 @@ class SeenRecord(NamedTuple):
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
     """Return the turns of Codex's lines. `repeats` of a turn names an earlier turn with the same message.
 
-    `repeats` of a thought names the next answer: a cut of the answer removes it too, since no API accepts thoughts alone.
+    `repeats` of a thought names the next answer: cutting the answer removes it, since no API accepts thoughts alone.
     """
     turns = [one.turn for one in seen]
     thoughts = list[int]()
