@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.settings import WORKER_ID
+from smart_fork.system.processes import Machine as OwnMachine
 from smart_fork.workers.recovery import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
@@ -124,7 +125,7 @@ def test_a_worker_in_a_window_works_is_idle_and_goes_on_and_no_other_session_is_
         assert worker.id == registry.get(worker.session_id).id
     hooked.terminal(worker.terminal_id).type("/exit" if agent == "claude" else "/quit")
     wait_until(lambda: pane_is_dead(hooked, worker), "the agent to leave")
-    reconcile(registry, Machine(env=hooked.env))  # Codex does not say so
+    reconcile(registry, OwnMachine(env=hooked.env))  # Codex does not say so
     assert ("ended", "") == (registry.get(worker.id).state, registry.get(worker.id).status)
 
 
@@ -181,7 +182,7 @@ def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, regis
         server.start()
         server.call("list_sessions")
 
-        assert ([], []) == reconcile(registry, Machine(env=hooked.env))
+        assert ([], []) == reconcile(registry, OwnMachine(env=hooked.env))
         assert known == [facts(registry.get(one.id)) for one in workers]
         assert (panes, logs) == (windows(hooked), all_logs(hooked))
     for agent, prompt, one, worker in zip(by, prompts, forked, workers, strict=True):
@@ -204,7 +205,7 @@ def close(machine: Machine, registry: Registry, worker: WorkerRecord) -> None:
     assert worker.pid is not None
     machine.tmux("kill-pane", "-t", worker.terminal_id or "")
     wait_until(lambda: not alive(worker.pid or 0), "the worker to end")
-    reconcile(registry, Machine(env=machine.env))
+    reconcile(registry, OwnMachine(env=machine.env))
     assert "ended" == registry.get(worker.id).state
 
 

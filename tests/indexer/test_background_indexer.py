@@ -432,10 +432,10 @@ FRESHEN = """
 import sys
 from apscheduler.triggers.interval import IntervalTrigger
 from indexer.background_indexer import Batch
-from indexer.background_indexer import Freshener
+from indexer.background_indexer import BackgroundIndexer
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.index_inputs import HashEmbedder
-Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
+BackgroundIndexer(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
 print("started", flush=True)
 sys.stdin.read()
 """

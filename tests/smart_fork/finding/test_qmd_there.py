@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,7 @@ class TestItsIndex:
 
     @pytest.mark.thorough
     def test_another_process_that_has_it_read_is_not_waited_for(self, world, shop, knows, qmd, monkeypatch):
-        monkeypatch.setattr("smart_fork.finding.qmd.LOCK_SECONDS", 0.0)
+        monkeypatch.setattr("smart_fork.finding.qmd.only_writer", partial(only_writer, 0.0))
         world.claude(shop, "paint the logo", "It is blue")
         with only_writer(0.0, "qmd"):
             assert world.ids(RETRY, shop)[0] == knows
