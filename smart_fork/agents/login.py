@@ -1,4 +1,4 @@
-"""How agents log in, and where smart-fork finds the login variables that a service was started without.
+"""The login of agents, and a search for login variables that a service was started without.
 
 The names of the variables that a person's environment has are noted in smart-fork's folder, never their values. The
 values are read from the person's login shell when a worker (an agent) starts.

@@ -48,7 +48,7 @@ _RECORD_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How a started worker behaves. `taken` is true if it took its prompt, or is ready for one.
+    """Behavior of a started worker. `taken` is true if it took its prompt, or is ready for one.
 
     `last_words` is the output of a worker that has ended, `status` its exit status, if known, negative for a signal.
     `asks` is the question that it waits on. `untold` is true if its prompt could not be typed.

@@ -43,7 +43,7 @@ QUOTE_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFacts:
+class MemberFacts:
     """Facts about a session: title, directory, times and size. `may_be_told` is true if this caller may see them."""
 
     title: str = ""
@@ -127,7 +127,7 @@ def _told(asked: Session, known: _Known, store: Store | None) -> Family:
     def member(session_id: str, depth: int) -> Relative:
         own, parent, worker = logs.get(session_id, ()), above.get(session_id), running.get(session_id)
         agent = own[0].agent if own else found.agents.get(session_id, asked.agent)
-        facts = reader.facts(own[0]) if own else SessionFacts()
+        facts = reader.facts(own[0]) if own else MemberFacts()
         return Relative(
             depth=depth, session_id=session_id, agent_type=agent, parent=parent,
             merged_from=found.others.get(session_id, ()),
@@ -194,8 +194,8 @@ def _in_order(
         waiting += [(one, depth + 1) for one in sorted(children[session_id], key=begun, reverse=True)]
 
 
-def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> SessionFacts:  # noqa: FBT001 - as it is
-    return SessionFacts(
+def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> MemberFacts:  # noqa: FBT001 - as it is
+    return MemberFacts(
         one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from
     )
 
@@ -208,13 +208,13 @@ class _FactReader:
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
-    def facts(self, kin: FamilyLog) -> SessionFacts:
+    def facts(self, kin: FamilyLog) -> MemberFacts:
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
             return _facts(placed_here(row), permits(row), row.turns, row.tokens)
         session = self._session(kin)
         if session is None:
-            return SessionFacts()
+            return MemberFacts()
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
