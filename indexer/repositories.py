@@ -313,7 +313,7 @@ def successor(directory: Path) -> Path | None:
 
 
 def recorded(directory: str) -> Path | None:
-    """Return where a directory that a log names is now, without links; `None` if the log's path is not absolute."""
+    """Return today's path of a directory that a log names, with links resolved; `None` if the name is not absolute."""
     if not Path(directory).is_absolute() or "\0" in directory:
         return None
     try:

@@ -126,7 +126,10 @@ def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> It
 
 
 def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
-    """Yield the starts of the runs of token characters in `plain` that are long enough for a token and have a digit."""
+    """Yield the start of each run of token characters in `plain` that is long enough for a token and has a digit.
+
+    `runs` has the class of each character (see `runs_of`).
+    """
     position = runs.find(_LONG_RUN)
     while position >= 0:
         end = runs.find(b" ", position + len(_LONG_RUN))

@@ -66,9 +66,9 @@ def _classifier() -> tuple[str, NDArray[np.float32], float]:
 
 
 def _parts(text: str) -> Iterator[Sequence[str]]:
-    """Yield the parts of a text to classify, each as a list of pieces.
+    """Yield the sentences or clauses of a text to classify, each as a list of one string, or several if it is long.
 
-    Short sentences are joined, long ones are split into clauses, and long clauses into several pieces.
+    Short sentences are joined with the next.
     """
     for sentence in _together(_SENTENCE_END.split(text)):
         if len(sentence.split()) <= SENTENCE_WORDS:

@@ -295,7 +295,7 @@ class CopilotSubAgents(SubAgents):
 
 
 class _SubAgentTree(CopilotTree):
-    """The fold of a sub-agent's conversation in its session's log, where other events are only links."""
+    """Builds a sub-agent's conversation from its session's log. Other events only connect the sub-agent's events."""
 
     def feed(self, line: Line) -> None:
         record = line.record

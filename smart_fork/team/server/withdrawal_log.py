@@ -113,7 +113,7 @@ def withdrawal_of_revision(
 
 
 def all_edits(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return the edits of all withdrawals from a session as one mapping. Later edits replace earlier ones."""
+    """Return each withdrawn record's hash with the hash of its last replacement; `None` if it was removed."""
     rows = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
     )
