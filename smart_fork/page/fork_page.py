@@ -17,7 +17,7 @@ from smart_fork.forking.results import Forked
 from smart_fork.page.endpoint_builder import existing_directory
 from smart_fork.page.forms import parse_form
 from smart_fork.page.renderer import Shown
-from smart_fork.page.session_changes import refuse_changed_session
+from smart_fork.page.stale_pages import refuse_changed_session
 
 #: The fields of a form that are options of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "keep", "drop", "brief", "as_agent", "unmasked")

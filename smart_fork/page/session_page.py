@@ -50,7 +50,7 @@ from smart_fork.page.renderer import (
     streamed,
     subagent_link,
 )
-from smart_fork.page.session_changes import ChangeSinceShown, ShownState, change_at_address, refuse_changed_session
+from smart_fork.page.stale_pages import ChangeSinceShown, ShownState, change_at_address, refuse_changed_session
 from smart_fork.workers.verdicts import NotedSession
 
 log = logging.getLogger(__name__)
