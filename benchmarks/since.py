@@ -24,7 +24,7 @@ from typing import Any
 
 from _frame import Part, Table
 
-from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, find_changes
+from smart_fork.forking.changes_since import ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
 
 START, APART = 1_600_000_000, 100

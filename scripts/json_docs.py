@@ -22,10 +22,9 @@ from smart_fork.cli.service.installation import ServiceInstallation
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.setup import setup_answer as setting_up
 from smart_fork.excise import erasure as session_removal
-from smart_fork.finding import answer, conversation, hit, index_refresh, index_status
+from smart_fork.finding import answer, conversation, hit, index_refresh, index_status, project_places
 from smart_fork.forking import results
 from smart_fork.page import export
-from smart_fork.repository import project_places
 from smart_fork.server import worker_tools
 from smart_fork.sharing.sync import run as sync_run
 from smart_fork.sharing.sync.setup import SyncedRepositories

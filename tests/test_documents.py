@@ -104,6 +104,20 @@ def test_code_ends_where_it_is_meant_to(page):
     assert page.read_text().count("\n```") + page.read_text().startswith("```") == 2 * len(fences)
 
 
+@parametrize_subtests(
+    ("page", "heading"), [("CONTRIBUTING.md", "Layout"), ("docs/explanation/architecture.md", "The packages of")]
+)
+def test_a_layout_names_what_is_there(page, heading):
+    layout = (ROOT / page).read_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    named = re.findall(r"(?<![\w./-])[a-z_]+(?:/|\.py)(?![\w.])", layout)
+    there = {
+        one.name for package in ("indexer", "smart_fork") for one in (ROOT / package, *(ROOT / package).rglob("*"))
+    }
+
+    assert named
+    assert [] == [one for one in named if one.strip("/") not in there]
+
+
 def test_every_page_has_its_place_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
     named = re.findall(r"[\w/-]+\.md", navigation)

@@ -66,7 +66,7 @@ NOT_RUN = {
     "smart-fork fork 1 *": "needs a terminal, whose last answer it means; tests/smart_fork/cli/test_last_answer.py has one",
     "smart-fork find --changes": "needs uncommitted changes; tests/smart_fork/finding/test_authorship.py makes some",
     "smart-fork find --pr *": "needs a hosting site",
-    "smart-fork project adopt *": "a directory of another machine; tests/smart_fork/repository has one",
+    "smart-fork project adopt *": "a directory of another machine; tests/smart_fork/finding has one",
     "smart-fork sync*": "needs a second machine; tests/smart_fork/sync has two",
     "smart-fork recall --here *": "needs an agent that runs it; tests/smart_fork/finding/test_within.py has one",
     "smart-fork open*": "needs a running service; tests/e2e/test_page.py has one",

@@ -118,10 +118,10 @@ def test_a_module_that_has_its_layer_is_there():
     """A layer that may be absent is left out silently where its module has another name now."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     named = [
-        f"{container}.{name.strip(' ()')}".replace(".", "/")
+        f"{container}.{name.strip(' ()')}".strip(".").replace(".", "/")
         for one in contracts
         if one["type"] == "layers"
-        for container in one.get("containers", ())
+        for container in one.get("containers", [""])
         for layer in one["layers"]
         for name in re.split(r"[|:]", layer)
     ]

@@ -9,11 +9,11 @@ import typer
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, plain, printed_as_json
+from smart_fork.finding.project_places import described
 from smart_fork.finding.request import current_project
-from smart_fork.repository.project_places import described
 
 if TYPE_CHECKING:
-    from smart_fork.repository.project_places import AboutProject
+    from smart_fork.finding.project_places import AboutProject
 
 
 app = CommandApp(help="Show which directories this project's sessions come from.", invoke_without_command=True)

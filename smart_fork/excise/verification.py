@@ -30,8 +30,8 @@ from smart_fork.excise.cut_plan import (
     results_without_call,
 )
 from smart_fork.excise.writing import written_path
+from smart_fork.finding.git import contents
 from smart_fork.forking.family import Descendant, Descent
-from smart_fork.repository.git import contents
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 

@@ -28,10 +28,10 @@ from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.candidates import Candidate, Candidates
 from smart_fork.finding.code_lines import NEAR_LINES, CodeLine, lines_of
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
+from smart_fork.finding.git import Repository
 from smart_fork.finding.hit import WroteLines
+from smart_fork.finding.project_places import relative, tops
 from smart_fork.finding.query import Code, Query
-from smart_fork.repository.git import Repository
-from smart_fork.repository.project_places import relative, tops
 from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)

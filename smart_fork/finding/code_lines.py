@@ -20,8 +20,8 @@ from indexer.project import resolve
 from indexer.repositories import NAME, normalized
 from smart_fork.display_text import printable, shown
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
+from smart_fork.finding.git import Repository
 from smart_fork.finding.query import Code
-from smart_fork.repository.git import Repository
 from smart_fork.system.processes import Processes
 
 #: Lines above and below the asked lines that are examined too: a bracket belongs to the session of the lines around it.

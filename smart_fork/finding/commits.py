@@ -34,10 +34,10 @@ from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartFo
 from smart_fork.finding.answer import CommitsMade, MadeCommit
 from smart_fork.finding.code_authors import SKEW, named_in, objects, seconds, sessions_named, writers_of
 from smart_fork.finding.code_lines import CodeLine, Range, blamed, committed
+from smart_fork.finding.git import Repository
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.project_places import recognized, relative, tops
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.repository.git import Repository
-from smart_fork.repository.project_places import recognized, relative, tops
 from smart_fork.system.processes import Processes
 
 #: The numbers of commits after a session's beginning, and of files in its commits, that are examined.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from indexer.lazy import dataclass
-from indexer.project import Project
+from indexer.project import Project, project_of
 from indexer.repositories import recorded
 from indexer.session_work import Edits, Outcome
 from indexer.store.base import SessionRow
@@ -27,10 +27,10 @@ from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.display_text import shown
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.candidates import Candidate
+from smart_fork.finding.git import Repository
 from smart_fork.finding.hit import Drift
+from smart_fork.finding.project_places import inside, tops
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.repository.git import Repository
-from smart_fork.repository.project_places import inside, tops
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 
@@ -84,6 +84,13 @@ def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> t
     """Return `hits` with those that count as equal to the best hit sorted by their worth as a fork."""
     count = close(hits)
     return (*sorted(hits[:count], key=lambda hit: worth[hit.session.row].key), *hits[count:])
+
+
+def best_fork(rows: Sequence[SessionRow], store: Store, directory: Path) -> SessionRow | None:
+    """Return the best session to fork in `directory`, among those with committed work or passed tests."""
+    rows = [row for row in rows if row.outcome in (Outcome.COMMITTED, Outcome.TESTS_PASSED)]
+    worth = worth_of(rows, store, project_of(directory), directory, Processes())
+    return min(rows, key=lambda row: worth[row.row].key, default=None)
 
 
 def worth_of(

@@ -23,16 +23,16 @@ from smart_fork.display_text import shown
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.code_lines import parsed, touched_by
 from smart_fork.finding.evidence import relatives
+from smart_fork.finding.git import Repository
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import SOON_SECONDS, Engine, Refreshed, embed_some, refresh
+from smart_fork.finding.project_places import AboutProject, described
 from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this_branch, plain
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.remote_search import RemoteSearch
 from smart_fork.finding.request import FindRequest, SearchEngine, configured_engine, current_project, further
 from smart_fork.finding.search import QuestionEmbeddings, check_comparable
 from smart_fork.finding.session_notes import marked, tag
-from smart_fork.repository.git import Repository
-from smart_fork.repository.project_places import AboutProject, described
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry

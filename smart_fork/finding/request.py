@@ -23,10 +23,10 @@ from smart_fork.agents.request_fields import said
 from smart_fork.display_text import one_of, printable, quoted, shown
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.code_lines import names_lines
+from smart_fork.finding.project_places import recognized
 from smart_fork.finding.query import Code, Query, plain
 from smart_fork.finding.ranking import HINT_CHANCE
 from smart_fork.finding.session_notes import tag
-from smart_fork.repository.project_places import recognized
 from smart_fork.system import call_context
 
 _COLLECTION = "{}-sessions"

@@ -250,16 +250,14 @@ def known_parents() -> dict[str, str]:
 
 def workers() -> list[WorkerRecord]:
     """Return the records of all workers; none if the registry cannot be read."""
-    if not has_registry():
-        return []
-    from smart_fork.workers.registry import Registry
-
     try:
-        with Registry() as registry:
-            return registry.workers()
+        if has_registry():
+            from smart_fork.workers.registry import Registry
+
+            return Registry.known_workers()
     except RegistryUnavailable as error:
         log.info("workers are not known: %s", error)
-        return []
+    return []
 
 
 def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: Mapping[str, str]) -> str | None:

@@ -28,13 +28,13 @@ from smart_fork.finding.code_lines import CodeLine, blamed, range_of
 from smart_fork.finding.error_fixes import endings
 from smart_fork.finding.evidence import admitted, beginning_of
 from smart_fork.finding.fork_suitability import obstacles
+from smart_fork.finding.git import Repository
 from smart_fork.finding.query import Query, plain
 from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import headline
 from smart_fork.finding.session_notes import SessionNotes, noted_of
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.repository.git import Repository
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_path import has_registry

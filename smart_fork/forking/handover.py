@@ -35,10 +35,10 @@ from smart_fork.forking.handover_text import (
     read_neutral,
     utterances,
 )
+from smart_fork.forking.reflog import was_checked_out
 from smart_fork.forking.request import Budget
 from smart_fork.forking.results import HandoverSize, counted
 from smart_fork.forking.source_sessions import is_others
-from smart_fork.repository.reflog import was_checked_out
 from smart_fork.system.processes import Machine
 
 #: The share of the context window for the handover; instructions, tools and new work need the rest.

@@ -156,8 +156,7 @@ def _workers() -> list[WorkerRecord]:
         return []
     with Registry() as registry:
         note_ends(registry, Machine())
-        known = registry.workers()
-    return [worker for worker in known if call_context.permits(worker.cwd)]
+        return registry.permitted()
 
 
 def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:

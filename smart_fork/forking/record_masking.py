@@ -106,6 +106,10 @@ class RecordMasker:
         thoughts = converter.without_thoughts(record, lambda thought: self._has_secret(thought, found))
         return None if thoughts is None else _Walk(self, converter, found).value(thoughts, "", free=False)
 
+    def is_masked(self, record: Record, data: bytes, converter: Converter) -> bool:
+        """Return True if masking a masked record again changes nothing. `data` is the record as bytes."""
+        return MARK.encode() not in data or self.record(record, converter, MaskedSecrets()) == record
+
     def _has_secret(self, thought: Record, found: MaskedSecrets) -> bool:
         said = list(searchable_texts(thought, _is_unread))
         new = [self.text(text) for text in said]

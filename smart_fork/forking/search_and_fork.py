@@ -44,8 +44,8 @@ from smart_fork.forking.request import (
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.results import FannedOut, Forked, NotForked
 from smart_fork.forking.worker_spec import NAME_CHARACTERS, name_of, unexpected
-from smart_fork.repository import worktree
 from smart_fork.system.call_context import calling
+from smart_fork.workers import worktree
 
 log = logging.getLogger(__name__)
 

@@ -89,9 +89,8 @@ class SessionUse:
     @cached_property
     def workers(self) -> list[WorkerRecord]:
         """Return the workers whose last session is this one, including ended workers."""
-        return [
-            one for one in Registry.known_workers() if one.agent == self.agent and one.session_id == self.session_id
-        ]
+        known = Registry.known_workers()
+        return [one for one in known if (one.agent, one.session_id) == (self.agent, self.session_id)]
 
     @cached_property
     def worker(self) -> WorkerRecord | None:

@@ -41,13 +41,13 @@ from smart_fork.forking.preconditions import Provisions, directory, place_of_wor
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.source_sessions import is_others
 from smart_fork.forking.worker_spec import WorkerSpec, preceded
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.recovery import undo_cut_off
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.terminals import choose_place
 from smart_fork.workers.worker_place import WorkerLocation, WorkerPlace
+from smart_fork.workers.worktree import Worktree
 
 log = logging.getLogger(__name__)
 

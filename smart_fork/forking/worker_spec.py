@@ -21,13 +21,13 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.results import resumed_part
 from smart_fork.finding.session_place import WorkDirectory, as_guest
+from smart_fork.forking.change_summary import change_summary
+from smart_fork.forking.changes_since import SessionKnowledge
 from smart_fork.forking.copies import SessionCopy
 from smart_fork.forking.fork_content import ForkContent
-from smart_fork.repository import worktree
-from smart_fork.repository.change_summary import change_summary
-from smart_fork.repository.changes_since import SessionKnowledge
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Processes
+from smart_fork.workers import worktree
 from smart_fork.workers.worker_place import WorkerPlace
 
 if TYPE_CHECKING:

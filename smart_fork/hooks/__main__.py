@@ -81,7 +81,7 @@ def _hear(agent: str, body: bytes) -> None:
     """
     daemon = f"{_AGENTS}/{agent}/daemon.py"
     if os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)):  # noqa: PTH113 - as above
-        from smart_fork.hooks.worker_events import hear
+        from smart_fork.workers.hook_events import hear
 
         hear(agent, body, PATIENCE_MILLISECONDS)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.session_work import Outcome
 from indexer.transcripts.model import Exchange, Session
@@ -21,7 +20,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.display_text import printable, time_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding import session_lookup
-from smart_fork.finding.fork_suitability import worth_of
+from smart_fork.finding.fork_suitability import best_fork
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.results import Family, Relative
@@ -29,7 +28,6 @@ from smart_fork.page.agent_steps import FileDiff, Steps, compared, shorten_paths
 from smart_fork.page.conversation_page import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
 from smart_fork.page.session_page import located
-from smart_fork.system.processes import Processes
 
 #: The number of prompts listed for a session, and of files compared.
 MAX_QUESTIONS, MAX_PARTED_FILES = 20, 30
@@ -261,8 +259,6 @@ def _seconds(moment: str | None) -> float | None:
 #: The number of edited files named for a session, and the number and bytes of the logs read for a family.
 MAX_FILES = 3
 MAX_READ, MAX_BYTES = 60, 100_000_000
-#: The outcomes that make a session the best one to fork.
-_GOOD = (Outcome.COMMITTED, Outcome.TESTS_PASSED)
 
 log = logging.getLogger(__name__)
 
@@ -339,11 +335,10 @@ def best_of(family: Iterable[Relative]) -> str:
     try:
         with opened() as store:
             rows = [row for one in known if (row := store.session(one.agent_type, one.session_id))]
-            rows = [row for row in rows if row.outcome in _GOOD]
-            worth = worth_of(rows, store, project_of(directory), directory, Processes())
+            best = best_fork(rows, store, directory)
     except IndexUnavailable:
         return ""
-    return min(rows, key=lambda row: worth[row.row].key).session_id if rows else ""
+    return best.session_id if best else ""
 
 
 def _read(family: Sequence[Relative]) -> Iterable[tuple[str, Session]]:

@@ -49,8 +49,8 @@ from smart_fork.finding.ranking import percent
 from smart_fork.finding.results import place_mark, title
 from smart_fork.forking.worker_spec import name_of
 from smart_fork.page import agent_steps
-from smart_fork.repository.uncommitted import FileChange
 from smart_fork.workers.results import Compared
+from smart_fork.workers.uncommitted import FileChange
 
 _TYPES = {
     "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",

@@ -16,16 +16,15 @@ from indexer.session_work import Outcome
 from indexer.transcripts.model import Turn
 from smart_fork.display_text import time_of
 from smart_fork.errors import RegistryUnavailable, SmartForkError
-from smart_fork.repository.worktree import Worktree
-from smart_fork.system import call_context
-from smart_fork.system.processes import Machine
 from smart_fork.workers.comparison import grouped_by_start
 from smart_fork.workers.observation import WorkerReader
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_path import has_registry
 from smart_fork.workers.results import WorkerState
+from smart_fork.workers.worktree import Worktree
 
 if TYPE_CHECKING:
+    from smart_fork.system.processes import Machine
     from smart_fork.workers.observation import Observation
 
 
@@ -184,7 +183,7 @@ class WorkerBoard:
             return BoardView(trouble=error)
 
     def _cards(self, registry: Registry) -> Iterator[BoardCard]:
-        known = [worker for worker in registry.workers() if call_context.permits(worker.cwd)]
+        known = registry.permitted()
         groups, ended, shown = _together(known), 0, set()
         for worker in known:
             if worker.is_over and ended >= MAX_ENDED:

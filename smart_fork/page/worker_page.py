@@ -20,7 +20,6 @@ from smart_fork.page.endpoint_builder import Asked, Endpoints, in_thread
 from smart_fork.page.export import side_by_side
 from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.page.worker_board import BoardView, asked
-from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.termination import close_workers
@@ -139,4 +138,4 @@ def _event(view: BoardView) -> bytes:
 
 def _compared(wanted: list[str]) -> Shown:
     """Compare the workers with these ids or names; without any, those of the last fan-out (one prompt to several)."""
-    return side_by_side(compare(list(dict.fromkeys(wanted))[:MAX_COMPARED], Processes(), patch=True))
+    return side_by_side(compare(list(dict.fromkeys(wanted))[:MAX_COMPARED], patch=True))

@@ -21,7 +21,6 @@ from typing import Any
 
 import orjson
 
-from indexer.masking.rules import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
@@ -138,7 +137,7 @@ def _check(outgoing: Outgoing) -> None:
 def _masked_once(outgoing: Outgoing, records: Sequence[Record], converter: Converter) -> None:
     """Refuse records with masked secrets in which a second masking would find more secrets."""
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
-        if MARK.encode() in data and outgoing.secrets.record(record, converter, MaskedSecrets()) != record:
+        if not outgoing.secrets.is_masked(record, data, converter):
             raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
 
 

@@ -28,7 +28,7 @@ from indexer.safe_files import private_dir, replace_file, state_home
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import quoted
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
-from smart_fork.repository.git import Repository
+from smart_fork.finding.git import Repository
 from smart_fork.sharing.canonical import Count, SessionId, check_key, invalid_message, project_key
 from smart_fork.system.processes import Processes
 

@@ -63,6 +63,11 @@ class Completed:
         return self.stdout.decode("utf-8", "replace").strip()
 
     @property
+    def paths(self) -> list[str]:
+        """Return the paths in the output of a git command that ran with the option ``-z``."""
+        return [os.fsdecode(name) for name in self.stdout.split(b"\0") if name]
+
+    @property
     def complaint(self) -> Masked:
         """Return the program's standard error, else its standard output, masked and at most 500 characters long."""
         said = self.stderr.strip() or self.stdout.strip()

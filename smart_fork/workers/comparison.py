@@ -16,12 +16,11 @@ from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, SmartForkError, advice
 from smart_fork.finding import session_lookup
 from smart_fork.finding.session_notes import noted_if_known
-from smart_fork.repository.uncommitted import difference
-from smart_fork.system import call_context
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.results import Compared
+from smart_fork.workers.uncommitted import difference
 from smart_fork.workers.verdicts import note_outcomes
 
 #: The longest time between two starts of one fan-out; each start waits for its agent's first words.
@@ -30,15 +29,14 @@ TOGETHER_SECONDS = 60.0
 MAX_PATCH_CHARACTERS = 1_000_000
 
 
-def compare(references: Sequence[str], processes: Processes, *, patch: bool = False) -> list[Compared]:
+def compare(references: Sequence[str], processes: Processes | None = None, *, patch: bool = False) -> list[Compared]:
     """Compare the workers that `references` name; without names, the last fan-out: forks that got one prompt together.
 
     With `patch`, each entry contains the full diff of the worker's changes. Raise `NotFound` without a fan-out.
     """
     with Registry() as registry:
-        workers = [registry.get(one) for one in references] or last_fan_out(
-            [worker for worker in registry.workers() if call_context.permits(worker.cwd)]
-        )
+        workers = [registry.get(one) for one in references] or last_fan_out(registry.permitted())
+    processes = processes or Processes()
     note_outcomes(workers, processes)
     known = noted_if_known((worker.agent, worker.session_id) for worker in workers if worker.session_id)
     return [

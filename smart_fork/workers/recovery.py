@@ -12,13 +12,13 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import is_alive, note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_path import has_registry
 from smart_fork.workers.session_matching import find_sessions
 from smart_fork.workers.terminals import Panes
+from smart_fork.workers.worktree import Worktree
 
 log = logging.getLogger(__name__)
 

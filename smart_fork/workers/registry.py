@@ -299,6 +299,10 @@ class Registry:
             call_context.hint(advice("smart-fork active lists them.", tool="list_workers lists them.")),
         )
 
+    def permitted(self) -> list[WorkerRecord]:
+        """Return the workers that the caller may see, newest first."""
+        return self._permitted("ORDER BY rowid DESC")
+
     def _permitted(self, where: str, *values: str) -> list[WorkerRecord]:
         return [worker for worker in self._select(where, *values) if call_context.permits(worker.cwd)]
 

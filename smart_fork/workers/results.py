@@ -12,7 +12,7 @@ from smart_fork.agents.log_tail import TokenUse
 from smart_fork.display_text import duration
 from smart_fork.finding.conversation import Message
 from smart_fork.finding.session_notes import SessionNotes
-from smart_fork.repository.uncommitted import FileChange
+from smart_fork.workers.uncommitted import FileChange
 
 #: The known fields of a window that smart-fork did not open.
 _OF_OTHERS = (

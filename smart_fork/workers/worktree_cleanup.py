@@ -12,12 +12,12 @@ from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import is_alive
 from smart_fork.workers.recovery import tree_of, undo_cut_off
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.verdicts import note_outcomes
+from smart_fork.workers.worktree import Worktree
 
 
 @value

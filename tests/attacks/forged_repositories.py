@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._words_only import NoModel
-from smart_fork.repository.worktree import Worktree
+from smart_fork.workers.worktree import Worktree
 from tests.attacks import planted_programs
 
 LURE = "uploader"

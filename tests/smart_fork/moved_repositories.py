@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.finding import project_places
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import list_recent
-from smart_fork.repository import project_places
 from tests.smart_fork.world import Did, git
 
 URL = "git@example.org:people/shop.git"

@@ -80,7 +80,7 @@ def test_a_question_and_a_hook_are_answered_without_pydantic(home):
     settle('engine = "builtin"\n[service]\nprojects = ["~/shop"]\n[team]\nnever = ["~/x"]\n')
     script = (
         "import sys\nfrom smart_fork import config\nimport smart_fork.cli.find, smart_fork.finding.session_library\n"
-        "import smart_fork.hooks.worker_events, smart_fork.hooks.hints\n"
+        "import smart_fork.workers.hook_events, smart_fork.hooks.hints\n"
         "config.engine(), config.allowed_projects(), config.team()\n"
         "print(*[one for one in sys.modules if one.startswith('pydantic')])"
     )

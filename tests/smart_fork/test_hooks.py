@@ -19,7 +19,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import Usage
-from smart_fork.hooks.worker_events import Ancestor, WorkerEvent, ancestors, receive
+from smart_fork.workers.hook_events import Ancestor, WorkerEvent, ancestors, receive
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
 from tests.support import forkserver

@@ -17,11 +17,11 @@ from indexer.safe_files import index_db, state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding import session_notes
-from smart_fork.repository.worktree import Worktree
 from smart_fork.server.tool_construction import brief
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.worktree import Worktree
 from smart_fork.workers.worktree_cleanup import worktrees
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, commit, git

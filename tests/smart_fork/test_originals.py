@@ -19,10 +19,10 @@ from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.copies import write_branch
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
+from smart_fork.workers.worktree import Worktree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.session_family import branch, lineage
 from tests.support.cases import thorough_except_first

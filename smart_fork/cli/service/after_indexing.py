@@ -17,10 +17,10 @@ from indexer.log_changes import Progress
 from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import Store
 from smart_fork.errors import SmartForkError
+from smart_fork.finding import project_places
 from smart_fork.finding.commits import note_commits
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import configured_engine
-from smart_fork.repository import project_places
 
 log = logging.getLogger(__name__)
 

@@ -46,12 +46,12 @@ from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_hints import HookEvent
 from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
 from smart_fork.hooks import hint_switch
-from smart_fork.hooks.worker_events import receive
 from smart_fork.page import routes
 from smart_fork.page.sign_in import SignIn
 from smart_fork.server import Server
 from smart_fork.system.json_rpc import RpcMessage
 from smart_fork.system.version import own_version
+from smart_fork.workers.hook_events import receive
 from smart_fork.workers.recovery import recover
 from smart_fork.workers.registry import Registry
 

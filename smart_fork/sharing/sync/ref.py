@@ -14,7 +14,7 @@ from pathlib import Path
 from indexer.safe_files import private_dir
 from smart_fork.display_text import quoted
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
-from smart_fork.repository.git import bare_environment
+from smart_fork.finding.git import bare_environment
 from smart_fork.sharing.sync import manifest
 from smart_fork.system.processes import Completed, Processes
 

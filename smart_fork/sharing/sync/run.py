@@ -23,7 +23,7 @@ from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.finding import session_lookup
-from smart_fork.repository.project_places import look
+from smart_fork.finding.project_places import look
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.local_logs import LocalRecords, ProjectLogs, write_local

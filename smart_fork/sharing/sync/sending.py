@@ -21,8 +21,8 @@ from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable
 from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.finding.project_places import look
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.repository.project_places import look
 from smart_fork.sharing import round_trip
 from smart_fork.sharing.canonical import TEXT, digest_of
 from smart_fork.sharing.ignore_file import IGNORE_FILE

@@ -9,8 +9,8 @@ from dataclasses import replace
 from indexer.values import Value, value
 from smart_fork.display_text import quoted
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.finding import project_places
 from smart_fork.finding.request import current_project
-from smart_fork.repository import project_places
 from smart_fork.sharing.sync import manifest, sending
 from smart_fork.sharing.sync.ref import Ref, checked
 

@@ -12,7 +12,7 @@ import pytest
 from indexer.session_work import Edits
 from smart_fork.errors import ProgramFailed
 from smart_fork.finding.fork_suitability import drifts
-from smart_fork.repository.git import Repository
+from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes
 from tests.support.cases import thorough_except_first
 

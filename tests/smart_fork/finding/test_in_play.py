@@ -102,7 +102,7 @@ def test_git_is_asked_once_what_is_changed_within_a_limit_and_never_beyond_one_r
 def test_without_an_answer_of_git_the_search_is_as_before(world, shop, edited, monkeypatch):
     before = world.find(INTENT, shop, explain=True)["results"]
     (shop / "src/a.py").write_text("new\n")
-    monkeypatch.setattr("smart_fork.repository.git._CHANGED", ("no-such-command",))
+    monkeypatch.setattr("smart_fork.finding.git._CHANGED", ("no-such-command",))
     refused = world.find(INTENT, shop, explain=True)["results"]
 
     def late(*_: object) -> None:

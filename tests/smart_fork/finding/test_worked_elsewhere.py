@@ -16,11 +16,11 @@ from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import NotFound
+from smart_fork.finding import project_places
 from smart_fork.finding.recent import list_recent, recent_sessions
 from smart_fork.finding.session_lookup import locate
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository import project_places
 from smart_fork.system import call_context
 from tests.smart_fork.world import Did, git
 

@@ -14,6 +14,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import quoted
 from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.finding import project_places
 from smart_fork.finding.results import fork_command
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.branch import command_to_resume
@@ -24,7 +25,6 @@ from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare, start
 from smart_fork.forking.worker_spec import WorkerSpec
-from smart_fork.repository import project_places
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.test_recorded_directories import WRITTEN

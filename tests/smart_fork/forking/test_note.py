@@ -13,6 +13,8 @@ from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES
 from smart_fork.agents.request_fields import Options
 from smart_fork.display_text import printable
+from smart_fork.forking.change_summary import MAX_CHARACTERS, _told
+from smart_fork.forking.changes_since import ChangedFile, ChangesSince
 from smart_fork.forking.fork_content import ForkContent
 from smart_fork.forking.fork_points import ForkPoint
 from smart_fork.forking.plan import check_startable, fork_session
@@ -20,12 +22,10 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import SpawnedWorker
 from smart_fork.forking.start import start
 from smart_fork.forking.worker_spec import WorkerSpec, preceded
-from smart_fork.repository.change_summary import MAX_CHARACTERS, _told
-from smart_fork.repository.changes_since import ChangedFile, ChangesSince
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
+from tests.smart_fork.forking.test_news import BEGUN, LATER, START, UNTIL, sh
 from tests.smart_fork.forks import FakeProcesses
-from tests.smart_fork.repository.test_news import BEGUN, LATER, START, UNTIL, sh
 from tests.support.cases import thorough_except_first
 
 NEWS = ChangesSince(float(UNTIL), "1a2b3c4d5e6f" * 3, "checked out", "main", "9f8e7d6c5b4a" * 3, "main", ())

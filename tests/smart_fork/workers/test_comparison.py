@@ -16,12 +16,12 @@ from indexer.masking import Masked
 from smart_fork.cli import workers
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.export import comparison, write_comparison
-from smart_fork.repository.uncommitted import FileChange
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare, last_fan_out
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.results import Compared
+from smart_fork.workers.uncommitted import FileChange
+from smart_fork.workers.worktree import Worktree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.mcp_client import answer
 

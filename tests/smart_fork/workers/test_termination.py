@@ -12,12 +12,12 @@ import pytest
 from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers import termination
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
 from smart_fork.workers.worker_place import ProcessPlace, is_running, location_of
+from smart_fork.workers.worktree import Worktree
 from tests.smart_fork.fake_tmux import PID, Stage
 from tests.smart_fork.forks import SESSION, eventually, plan_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.worktree import Worktree
 from smart_fork.workers.worktree_cleanup import prune, worktrees
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import git

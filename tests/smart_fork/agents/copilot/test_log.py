@@ -15,7 +15,7 @@ from smart_fork.agents.copilot.log_files import CopilotAdapter
 from smart_fork.agents.copilot.session_reader import CODEC, TAIL, CopilotAncestry
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.start_command import LaunchRequest
-from smart_fork.hooks.worker_events import WorkerEvent
+from smart_fork.workers.hook_events import WorkerEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,

@@ -20,7 +20,7 @@ from smart_fork.agents.gemini.processes import GeminiScreen
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.session_use import SessionUse
-from smart_fork.hooks.worker_events import WorkerEvent
+from smart_fork.workers.hook_events import WorkerEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
 from tests.smart_fork.agents.gemini.test_log import fixture
 

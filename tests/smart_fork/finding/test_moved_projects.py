@@ -9,11 +9,11 @@ import pytest
 
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding.project_index import adopt
+from smart_fork.finding.project_places import ProjectPlace
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository.project_places import ProjectPlace
 from tests.smart_fork.moved_repositories import (
     URL,
     a_fork_of_one_that_is_gone,

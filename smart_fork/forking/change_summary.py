@@ -15,7 +15,7 @@ from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.texts import NEWS_TAG
 from smart_fork.display_text import printable
-from smart_fork.repository.changes_since import MAX_COMMITS, ChangedFile, ChangesSince, SessionKnowledge, find_changes
+from smart_fork.forking.changes_since import MAX_COMMITS, ChangedFile, ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
 
 #: The maximum length of a summary.

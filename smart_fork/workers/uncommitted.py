@@ -15,7 +15,7 @@ from pathlib import Path
 from indexer.lazy import dataclass
 from indexer.values import Value, value
 from smart_fork.errors import ForkRefused, ProgramFailed, advice
-from smart_fork.repository.git import Repository, paths
+from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes
 
 #: References that keep git from deleting the changes copied to a worktree. Git forgets a worktree's own references.
@@ -110,7 +110,7 @@ def take(there: Repository, commit: str) -> Changes:
         how = ("diff-files", "-z", "--name-only", "--diff-filter=A", "--ignore-submodules=all")
         announced = there.asked(*how, env=env)
         staged = there.asked("write-tree", env=env).text
-        return Changes(commit, staged, _all_files(there, env), tuple(paths(announced)))
+        return Changes(commit, staged, _all_files(there, env), tuple(announced.paths))
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
     hint = f"Commit or stash those changes, or {_without()}"
     if there.git("ls-files", "--unmerged", env=env).stdout:
         raise ForkRefused(f"An unfinished merge has conflicts in {there.top}", hint)
-    others = paths(there.asked("ls-files", "-z", "--others", "--exclude-standard", env=env))
+    others = there.asked("ls-files", "-z", "--others", "--exclude-standard", env=env).paths
     inner = next((name for name in others if name.endswith("/")), None)
     if inner:
         raise ForkRefused(

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.repository.uncommitted import FileChange, difference
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
+from smart_fork.workers.uncommitted import FileChange, difference
+from smart_fork.workers.worktree import Worktree
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
 

@@ -12,12 +12,12 @@ import pytest
 from indexer.session_work import Edits
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.fork_suitability import drifts
-from smart_fork.repository.git import Repository
-from smart_fork.repository.uncommitted import difference
-from smart_fork.repository.worktree import Worktree
+from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.uncommitted import difference
+from smart_fork.workers.worktree import Worktree
 from smart_fork.workers.worktree_cleanup import prune, worktrees
 from tests.attacks.forged_repositories import forge
 from tests.attacks.planted_programs import ATTRIBUTES, plant, program, settings

@@ -19,9 +19,9 @@ from indexer.masking import mask
 from indexer.project import Checkout, is_within, resolve
 from indexer.repositories import recorded
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.repository.git import FOLDER, Repository, branch_of, checkout_at, is_commit, is_plain
-from smart_fork.repository.project_places import inside, tops
-from smart_fork.repository.reflog import checked_out, moves
+from smart_fork.finding.git import Repository
+from smart_fork.finding.project_places import inside, tops
+from smart_fork.forking.reflog import checked_out, moves
 from smart_fork.system.processes import Completed, Processes
 
 #: The seconds that all calls of git together may take; if they take longer, no changes are reported.
@@ -257,7 +257,7 @@ class _Comparison:
     def _checked_out(self) -> tuple[str, str]:
         """Return the commit and the branch that are checked out now; empty if missing."""
         commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-        branch = branch_of(self.git.there.place.own)
+        branch = Repository.branch_of(self.git.there.place.own)
         if branch is None:  # kept in another way than in a file
             named = self.git("symbolic-ref", "--quiet", "--short", "HEAD")
             branch = os.fsdecode(named.stdout).rstrip("\n") if named.ok else ""
@@ -271,7 +271,7 @@ class _Comparison:
         place = self._place()
         since = min(then.until, then.until if then.begun is None else then.begun)
         if place is not None:
-            record, branch_now = moves(place.own, since), branch_of(place.own)
+            record, branch_now = moves(place.own, since), Repository.branch_of(place.own)
         else:  # its worktree is gone; its branch may be there
             record = moves(self.git.there.place.common, since, then.branch) if then.branch else ()
             branch_now = then.branch
@@ -284,13 +284,13 @@ class _Comparison:
 
     def _place(self) -> Checkout | None:
         """Return the checkout in which the session worked, if it still belongs to this repository."""
-        place = checkout_at(recorded(self.then.cwd))
+        place = Repository.checkout_at(recorded(self.then.cwd))
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
         """Return the commit to compare with, from the session's log: the first, or a later one before its end."""
         commit, branch = self.then.commit, self.then.branch
-        if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
+        if not Repository.is_commit_hash(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
         history = self.git.history("HEAD") if self.commit else ()
         names = [name for name, _ in history]
@@ -308,7 +308,7 @@ class _Comparison:
         A file is doubtful if a commit that reached the branch later contains older work on it.
         """
         branch, until = self.then.branch, self.then.until
-        if not branch or not is_plain(branch) or not self.files:
+        if not branch or not Repository.is_branch_name(branch) or not self.files:
             return None
         for ref in (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"):
             if history := self.git.history(ref):
@@ -365,7 +365,7 @@ def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
-        if len(inner) > 1 and inner[0] == FOLDER:
+        if len(inner) > 1 and inner[0] == Repository.FOLDER:
             return [str(Path(top, *inner[:2]))]
     return []
 

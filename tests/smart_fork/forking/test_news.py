@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, find_changes
+from smart_fork.forking.changes_since import ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
 from tests.support.cases import thorough_except_first
 

@@ -14,7 +14,7 @@ from indexer.lazy import dataclass, late
 from indexer.repositories import recorded
 from indexer.transcripts.model import Session
 from indexer.values import seconds_in
-from smart_fork.repository.git import branch_of, checkout_at, is_commit, is_plain
+from smart_fork.finding.git import Repository
 
 #: The bytes that are read from a reflog's end, and the bytes if those are not enough.
 _LOG_BYTES = (1 << 16, 1 << 22)
@@ -47,7 +47,7 @@ def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
 
     They begin with the last entry at or before `since`, if known. `own` is the checkout's git folder.
     """
-    if branch and not is_plain(branch):
+    if branch and not Repository.is_branch_name(branch):
         return ()
     file = own.joinpath("logs", *(("refs", "heads", branch) if branch else ("HEAD",)))
     found: list[Move] = []
@@ -86,7 +86,7 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
     """Return the branch before the entries `later`, which the first switch of branches left; `None` if uncertain."""
     for move in later:
         if found := _MOVED.match(move.why):
-            return "" if is_commit(found[1]) else found[1]
+            return "" if Repository.is_commit_hash(found[1]) else found[1]
         if move.why.startswith(("Branch: renamed", "rebase")):
             return None
     return branch_now
@@ -98,11 +98,11 @@ def was_checked_out(session: Session, until: str) -> CheckedOut | None:
     Return `None` if the reflog does not tell, or if another clone is in that directory now.
     """
     moment, begun = seconds_in(until), seconds_in(session.started)
-    place = checkout_at(recorded(session.cwd))
+    place = Repository.checkout_at(recorded(session.cwd))
     if moment is None or place is None:
         return None
     record = moves(place.own, min(moment, moment if begun is None else begun))
     first = checked_out(record, begun, None) if begun is not None else None
     if session.begun_at and (first is None or first.commit != session.begun_at):  # of another clone
         return None
-    return checked_out(record, moment, branch_of(place.own))
+    return checked_out(record, moment, Repository.branch_of(place.own))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from smart_fork.errors import ProgramFailed
-from smart_fork.repository.changes_since import find_changes
+from smart_fork.forking.changes_since import find_changes
 from smart_fork.system.processes import Processes
-from tests.smart_fork.repository.test_news import PROCESSES, START, _home_of_module, sh, shop, template, then, told  # noqa: F401 - fixtures
+from tests.smart_fork.forking.test_news import PROCESSES, START, _home_of_module, sh, shop, template, then, told  # noqa: F401 - fixtures
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_an_upstream_of_any_name_is_told_as_it_is(shop, clone):  # noqa: F811
 
 
 def test_many_commits_are_counted_to_a_bound_and_a_git_that_takes_long_costs_the_count_alone(clone, monkeypatch):
-    monkeypatch.setattr("smart_fork.repository.changes_since.MAX_COMMITS", 2)
+    monkeypatch.setattr("smart_fork.forking.changes_since.MAX_COMMITS", 2)
     assert behind(clone) == (2, "origin/main")
     sh(clone, "echo more >> a.py; git commit -qam Two")
 

@@ -21,9 +21,6 @@ from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Completed, Processes
 
-#: The folder in a repository for workers' worktrees. It is inside the main working directory, so that agents which
-#: trust that directory also trust its worktrees.
-FOLDER = ".worktrees"
 #: The variables for git that are passed on. Others could run programs, or name another repository.
 _LET_THROUGH = late(r"GIT_(?:CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM)|EXEC_PATH|(?:AUTHOR|COMMITTER)_\w+)")
 _ENVIRONMENT = {
@@ -95,6 +92,9 @@ class Repository:
     def top(self) -> Path:
         return self.place.top
 
+    #: The folder in a repository for workers' worktrees. It is inside the main working directory, so that agents which
+    #: trust that directory also trust its worktrees.
+    FOLDER = ".worktrees"
     #: The seconds that git may take, unless a call says otherwise.
     SECONDS = 120.0
 
@@ -124,13 +124,43 @@ class Repository:
     def changed_files(self, seconds: float) -> list[str]:
         """Return the files with uncommitted changes, without new ones: git would walk through each folder."""
         done = self.git(*_CHANGED, seconds=seconds)
-        return paths(done) if done.ok else []
+        return done.paths if done.ok else []
 
     @staticmethod
     def branch_at(directory: Path) -> str:
         """Return the branch of the checkout that contains `directory`; empty without one, or if it is unknown."""
-        place = checkout_at(directory)
-        return (branch_of(place.own) or "") if place else ""
+        place = Repository.checkout_at(directory)
+        return (Repository.branch_of(place.own) or "") if place else ""
+
+    @staticmethod
+    def checkout_at(directory: Path | None) -> Checkout | None:
+        """Return the checkout that contains a directory; `None` without one, or if its `.git` is not trusted."""
+        try:
+            top = top_of(directory) if directory is not None and directory.is_dir() else None
+            return Checkout.at(top) if top is not None else None
+        except (OSError, ValueError, Unproven):
+            return None
+
+    @staticmethod
+    def branch_of(own: Path) -> str | None:
+        """Return the branch that a checkout is on; empty if HEAD is detached, `None` if unknown.
+
+        `own` is the git folder of this checkout, which for a worktree is not the repository's.
+        """
+        said = os.fsdecode(repositories.end_of(own / "HEAD", 1 << 12)).strip()
+        if said.startswith(_REF):
+            return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
+        return "" if _NAME.fullmatch(said) else None
+
+    @staticmethod
+    def is_branch_name(branch: str) -> bool:
+        """Return True if a branch name from a log is valid, and git cannot take it for an option or an expression."""
+        return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
+
+    @staticmethod
+    def is_commit_hash(name: str) -> bool:
+        """Return True if a text from a log is a full commit hash."""
+        return bool(_NAME.fullmatch(name))
 
     @classmethod
     def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
@@ -152,7 +182,7 @@ class Repository:
             ProgramFailed: as `open`, or the worktree belongs to another repository.
         """
         found = Repository.open(worktree, processes)
-        if worktree.parent.name != FOLDER:
+        if worktree.parent.name != cls.FOLDER:
             return found
         made_in = Repository.open(worktree.parent.parent, processes)
         if found.top != resolve(worktree) or found.place.common != made_in.place.common:
@@ -170,20 +200,6 @@ class Repository:
             ProgramFailed: there is no repository, its `.git` is not trusted, or git cannot read its configuration.
         """
         return _described(_proven(folder), processes)
-
-
-def paths(done: Completed) -> list[str]:
-    """Return the paths in the output of a git command that ran with the option ``-z``."""
-    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
-
-
-def checkout_at(directory: Path | None) -> Checkout | None:
-    """Return the checkout that contains a directory; `None` without one, or if its `.git` is not trusted."""
-    try:
-        top = top_of(directory) if directory is not None and directory.is_dir() else None
-        return Checkout.at(top) if top is not None else None
-    except (OSError, ValueError, Unproven):
-        return None
 
 
 def _proven(folder: Path) -> Checkout:
@@ -289,27 +305,3 @@ def _git(own: Path, processes: Processes, given: bytes, *options: str) -> bytes:
     if not done.ok:
         raise ProgramFailed(f"git cannot read the objects: {done.complaint}")
     return done.stdout
-
-
-# The branch of a checkout, read from its files, and names of branches and commits.
-
-
-def branch_of(own: Path) -> str | None:
-    """Return the branch that a checkout is on; empty if HEAD is detached, `None` if unknown.
-
-    `own` is the git folder of this checkout, which for a worktree is not the repository's.
-    """
-    said = os.fsdecode(repositories.end_of(own / "HEAD", 1 << 12)).strip()
-    if said.startswith(_REF):
-        return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
-    return "" if _NAME.fullmatch(said) else None
-
-
-def is_plain(branch: str) -> bool:
-    """Return True if a branch name from a log is valid, and git cannot take it for an option or an expression."""
-    return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
-
-
-def is_commit(name: str) -> bool:
-    """Return True if a text from a log is a full commit hash."""
-    return bool(_NAME.fullmatch(name))

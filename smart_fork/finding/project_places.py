@@ -17,7 +17,7 @@ from indexer.repositories import known_objects
 from indexer.safe_files import state_home
 from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
-from smart_fork.repository.git import FOLDER, Repository
+from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes
 
 
@@ -158,4 +158,4 @@ def relative(file: str, tops: Collection[str]) -> str:
     """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
     name = file if top is None else file[len(top.rstrip("/")) + 1 :]
-    return name.split("/", 2)[-1] if name.startswith(f"{FOLDER}/") else name
+    return name.split("/", 2)[-1] if name.startswith(f"{Repository.FOLDER}/") else name

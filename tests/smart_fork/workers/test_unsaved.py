@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
+from smart_fork.workers.worktree import Worktree
 from tests.smart_fork.forks import snapshot
 from tests.support.cases import thorough_except_first
 

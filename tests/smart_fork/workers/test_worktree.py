@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.repository.git import FOLDER
-from smart_fork.repository.worktree import Worktree, plain_name
+from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes
+from smart_fork.workers.worktree import Worktree, plain_name
 from tests.support.cases import thorough_except_first
 
 PROCESSES = Processes()
@@ -66,7 +66,7 @@ def test_a_branch_that_git_cannot_keep_beside_ours_stops_no_worktree(repo, their
 
 
 def test_a_file_where_worktrees_are_kept_is_said_before_anything_is_made(repo):
-    (repo / FOLDER).write_text("")
+    (repo / Repository.FOLDER).write_text("")
 
     with pytest.raises(ForkRefused, match="is a file"):
         Worktree.plan(repo, "retry", PROCESSES)

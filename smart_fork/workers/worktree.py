@@ -16,10 +16,10 @@ from indexer.lazy import dataclass
 from indexer.project import bare_at, is_within, project_of, resolve, text_of_regular
 from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
-from smart_fork.repository import uncommitted
-from smart_fork.repository.git import FOLDER, Repository
-from smart_fork.repository.uncommitted import FileChange, difference, submodules
+from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Completed, Processes
+from smart_fork.workers import uncommitted
+from smart_fork.workers.uncommitted import FileChange, difference, submodules
 
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30
@@ -127,7 +127,7 @@ class Worktree:
             why = f" ({printable(project.doubt)})" if project.doubt else ""
             hint = f"A worktree needs one; {_without()}"
             raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)
-        folder = Path(project.root) / FOLDER
+        folder = Path(project.root) / Repository.FOLDER
         if folder.is_symlink() or folder.is_file():
             what = f"{folder} is a {'symbolic link' if folder.is_symlink() else 'file'}"
             raise ForkRefused(what, f"Remove it, or {_without()}")
@@ -220,7 +220,7 @@ class Worktree:
         In doubt, content counts as work. The reason ends with the commands that remove both.
         """
         worktree, branch = self.path, self.branch
-        if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
+        if worktree.parent.name != Repository.FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
             return f"{worktree} was not made by smart-fork and stays."
         try:
             repository = Repository.open(worktree.parent.parent, processes)
@@ -326,7 +326,7 @@ def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
 
 def _exclude(common: Path) -> None:
     """Hide workers' worktrees from ``git status``, by the uncommitted ``info/exclude`` in the git folder `common`."""
-    line = f"/{FOLDER}/"
+    line = f"/{Repository.FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
     try:

@@ -1,1 +1,0 @@
-"""Git operations for sessions and workers: worktrees, uncommitted changes, and a repository's history."""
