@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.export import Chunk
 from indexer.one_thread_numpy import np
 from indexer.project import Project, project_of
+from indexer.session_export import Chunk
 from indexer.store.base import Document, Reading, Words
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import Checkpoint, LogFile

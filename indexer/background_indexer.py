@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.embedder import Embedder
 from indexer.errors import IndexerError, SmartForkError, next_step, what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer, step_back
 from indexer.log_changes import Report
 from indexer.pipeline import embed_waiting, has_other_vectors

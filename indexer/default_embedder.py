@@ -34,8 +34,8 @@ from indexer.embedder import (
     loading,
     packaged_model,
 )
+from indexer.environment import Setting
 from indexer.locks import processors, step_back
-from indexer.settings import Setting
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import state_db
+from indexer.environment import Setting
 from indexer.errors import IndexerError, install_extra
 from indexer.safe_files import private_dir, replace_file, state_home
-from indexer.settings import Setting
 
 if TYPE_CHECKING:
     import numpy as np

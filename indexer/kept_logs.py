@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
+from indexer.environment import Setting
 from indexer.errors import IndexerError, is_full
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.locks import held
 from indexer.safe_files import file_name, new_file, open_regular, private_dir, replace_file, state_home
-from indexer.settings import Setting
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
 from indexer.transcripts.model import AgentName
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer import state_db
-from indexer.export import export_names, export_path
-from indexer.lazy import dataclass
+from indexer.json_values import Value
+from indexer.lazy_compilation import dataclass
 from indexer.masking import VERSION as MASKS_VERSION
 from indexer.safe_files import checkpoints_dir
+from indexer.session_export import export_names, export_path
 from indexer.store.base import SeenFile
 from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import READER_VERSION
-from indexer.values import Value
 
 if TYPE_CHECKING:
     import apsw

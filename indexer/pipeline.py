@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from indexer import log_changes, repositories
 from indexer.embedder import Embedder, reporting_loading
 from indexer.errors import is_full, is_of_the_store, what_failed
-from indexer.export import (
+from indexer.handover_action_lines import DONE, calls_of, parse_handover
+from indexer.kept_logs import keep_copy, make_room
+from indexer.lazy_compilation import dataclass
+from indexer.log_changes import Progress, Report, forgotten
+from indexer.masking import NOTHING, Masked, joined, mask, mask_once
+from indexer.parallel_reading import read_ahead
+from indexer.project import Project, is_within, project_of
+from indexer.repositories import recorded, repository_of
+from indexer.session_export import (
     LONG_CHARACTERS,
     Export,
     Piece,
@@ -27,14 +35,6 @@ from indexer.export import (
     to_markdown,
     write_export,
 )
-from indexer.handover_action_lines import DONE, calls_of, parse_handover
-from indexer.kept_logs import keep_copy, make_room
-from indexer.lazy import dataclass
-from indexer.log_changes import Progress, Report, forgotten
-from indexer.masking import NOTHING, Masked, joined, mask, mask_once
-from indexer.parallel_reading import read_ahead
-from indexer.project import Project, is_within, project_of
-from indexer.repositories import recorded, repository_of
 from indexer.session_work import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Words
 from indexer.transcripts.base import REWOUND, UNREAD, Agents, Checkpoint, LogFile, ReadResult

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from indexer.errors import IndexerError
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import open_regular
 
 #: Maximum size of a `.git` file, which contains one path.

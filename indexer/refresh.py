@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from indexer import kept_logs, log_changes
 from indexer.embedder import Embedder
 from indexer.errors import is_of_the_store, joined, next_step, what_failed
-from indexer.export import LABELS, chained, export_path, write_export
 from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
 from indexer.log_changes import RENEWED, Progress, Report, add_forgotten, changed_logs, forgotten, named_logs
 from indexer.masking import mask, mask_parts
@@ -25,6 +24,7 @@ from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs, save_session
 from indexer.project import Project
 from indexer.runs import recording_run
 from indexer.safe_files import index_db, index_root, state_home
+from indexer.session_export import LABELS, chained, export_path, write_export
 from indexer.store.base import Reading, Scope, SessionRow, Words
 from indexer.store.damage import remove_older
 from indexer.store.sqlite import Store

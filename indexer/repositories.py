@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from indexer import state_db
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import (
     Checkout,
     Project,

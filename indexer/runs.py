@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from indexer.errors import what_failed
+from indexer.json_values import Value, dict_in, dicts_in, json_in, record, value
 from indexer.log_changes import Report
-from indexer.values import Value, dict_in, dicts_in, json_in, record, value
 
 if TYPE_CHECKING:
     from indexer.store.sqlite import Store

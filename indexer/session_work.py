@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from indexer.handover_action_lines import calls_of, is_broken_off, results_of
-from indexer.lazy import dataclass, late
+from indexer.lazy_compilation import dataclass, late
 from indexer.masking import mask
 from indexer.transcripts.commands import WorkCommands, only_looks
 from indexer.transcripts.line_hashes import key_in_use, split_hashes, text_hashes

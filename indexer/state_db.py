@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from indexer.errors import StateUnavailable
+from indexer.json_values import dict_in, dicts_in
 from indexer.safe_files import private_dir, state_home
-from indexer.values import dict_in, dicts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from indexer.json_values import RARE, SPREAD, Value
 from indexer.runs import LastRun
-from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
 from smart_fork.agents import log_tail
 from smart_fork.cli import agents, status

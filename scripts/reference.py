@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from indexer.settings import GIVEN, VARIABLES, Variable
+from indexer.environment import GIVEN, VARIABLES, Variable
 from smart_fork import config
 from smart_fork.cli.command import examples
 from smart_fork.cli.command_table import COMMANDS

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from indexer.errors import next_step
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import state_home
 from smart_fork.display_text import quoted, shown
 from smart_fork.errors import Usage

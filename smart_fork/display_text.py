@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import overload
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, mask, shorten
 from indexer.masking.alternate_readings import BRACKETS, INVISIBLE, QUOTES
 

@@ -16,15 +16,15 @@ import apsw
 from indexer import state_db
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import Embedder, configured_reranker, forget_absence, has_frameworks
+from indexer.environment import VARIABLES, Setting
 from indexer.errors import next_step, what_failed
+from indexer.json_values import Value, rare, value
 from indexer.project import bare_at, project_of
 from indexer.safe_files import index_db, private_dir, state_home
-from indexer.settings import VARIABLES, Setting
 from indexer.store.base import Scope, Understood
 from indexer.store.damage import kept
 from indexer.store.schema import vectors_version
 from indexer.transcripts.base import AgentAdapter
-from indexer.values import Value, rare, value
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.lines import as_read, is_long
 
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 import orjson
 
 from indexer import state_db
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Conflict, advice
 

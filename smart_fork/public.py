@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer import default_embedder
 from indexer.embedder import configured_reranker
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.excise import erasure

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 
 #: Invisible characters: controls except line ends and tabs, formats, and those that renderers leave out when unknown.
 NEVER_SEEN = (

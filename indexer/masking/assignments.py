@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking.rules import HIDDEN, NAME, Span, begun, ended, expanded
 from indexer.masking.value_checks import (
     STEM_WORDS,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking.alternate_readings import View
 from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, is_monotone, lines_at
 from indexer.masking.value_checks import (

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from indexer.lazy import dataclass, late
+from indexer.lazy_compilation import dataclass, late
 from indexer.masking.alternate_readings import long_words
 from indexer.masking.rules import (
     HIDDEN,

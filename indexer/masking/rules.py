@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 
 #: The beginning of a mask. The kind of the secret and a bracket follow.
 MARK = "[REDACTED:"

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking.alternate_readings import View, as_seen, joined, other_readings, texts_in
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
 from indexer.masking.multiline_blocks import ANSWER_LITERALS, ANSWER_WORDS, BLOCK_WORDS, answers_in, blocks_in

@@ -10,7 +10,7 @@ import binascii
 import re
 from typing import Literal, NamedTuple
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking.rules import alternations, expanded
 
 #: How a value is written. ``literal``: exactly, as in an environment or option. ``string``: in quotes, assigned.

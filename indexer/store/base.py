@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
-from indexer.export import Chunk
-from indexer.lazy import dataclass
+from indexer.json_values import Value, value
+from indexer.lazy_compilation import dataclass
 from indexer.project import Project
+from indexer.session_export import Chunk
 from indexer.session_work import Authored, Edits, MetError, Outcome
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
-from indexer.values import Value, value
 
 #: A run of Chinese, Japanese or Korean characters, in which no spaces separate the words.
 _RUN = re.compile(

@@ -35,7 +35,7 @@ from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName
 
 if TYPE_CHECKING:
-    from indexer.export import Voices
+    from indexer.session_export import Voices
 
 _SESSION = ", ".join(("id", *SessionRow._fields[1:]))
 #: Condition for rows of sessions, as opposed to rows of their work in other repositories.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from indexer.errors import IndexerError
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.commands import naming_sessions
 from indexer.transcripts.model import AgentName, BrokenLine, Session
 

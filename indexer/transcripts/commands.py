@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Self
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 
 #: Maximum length of a command that is parsed, since a longer one writes a file; and maximum depth of nested scripts.
 _MAX_CHARACTERS, _MAX_DEPTH = 20_000, 4

@@ -16,8 +16,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from indexer.lazy import late
-from indexer.values import list_in
+from indexer.json_values import list_in
+from indexer.lazy_compilation import late
 
 if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick

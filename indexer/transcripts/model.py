@@ -15,7 +15,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import NOTHING, Masked, joined
 
 #: The name of an agent, as it is stored and shown. `smart_fork.agents` knows which agents exist.

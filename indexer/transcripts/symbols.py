@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
+from indexer.json_values import dict_in, json_in
 from indexer.masking import mask
-from indexer.values import dict_in, json_in
 
 #: Number of characters of one input or output that are searched. Longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384

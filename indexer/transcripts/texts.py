@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice, takewhile
 from typing import ClassVar
 
-from indexer.lazy import late
+from indexer.json_values import dicts_in, text_in
+from indexer.lazy_compilation import late
 from indexer.masking import NOTHING, Masked, beginning, joined, mask, mask_cut, shorten
 from indexer.transcripts.line_hashes import line_shape
 from indexer.transcripts.model import Turn
-from indexer.values import dicts_in, text_in
 
 TITLE_CHARACTERS = 100
 #: Maximum number of other names by which a session is found; the last ones are kept.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from indexer.settings import DEPTH, WORKER_ID
+from indexer.environment import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.agent import Agent, ReadOnlyAgent
 from smart_fork.agents.claude import Claude

@@ -66,7 +66,7 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "screen": "processes:{}Screen",
     "copier": "session_writer:{}Copier",
     "converter": "session_writer:{}Converter",
-    "cutter": "cut:{}Cutter",
+    "cutter": "cutter:{}Cutter",
     "login": "settings:{}Login",
     "caller": "settings:{}Caller",
     "hooks": "settings:{}Hooks",

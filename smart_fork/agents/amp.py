@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
+from indexer.json_values import dict_in, dicts_in, text_in
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.lines import decode_document, probe
 from indexer.transcripts.model import GivenBack, Item, Session
-from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 

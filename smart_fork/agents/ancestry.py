@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.json_values import dict_in, text_in
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Origin, Session, Turn
 from indexer.transcripts.reader_state import utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
-from indexer.values import dict_in, text_in
 from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.tree import Chain, parent_of
 from smart_fork.errors import RegistryUnavailable

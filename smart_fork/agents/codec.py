@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from indexer.lazy import late
+from indexer.json_values import dict_in, dicts_in, json_in, list_in, text_in
+from indexer.lazy_compilation import late
 from indexer.masking.multiline_blocks import asks_for_one
 from indexer.masking.secrets import key_lines, secrets_in_output
 from indexer.transcripts.actions import status_and_body
@@ -19,7 +20,6 @@ from indexer.transcripts.commands import command_of
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
 from indexer.transcripts.texts import LEFT_OUT_TAG, PersonAnswers, Questions, Said
-from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 
 Record = dict[str, Any]
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import new_file, private_dir
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from indexer.lazy import dataclass
-from indexer.settings import DEPTH, WORKER_ID
+from indexer.environment import DEPTH, WORKER_ID
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.start_command import Delivery, LaunchKind, LaunchRequest, Staging

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.base import is_name
 from indexer.transcripts.model import GivenBack, Item, UsedTool
-from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, JsonAnswers, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 

@@ -13,11 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
+from indexer.json_values import dict_in, json_in
 from indexer.safe_files import open_regular
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult, is_name, regular_file, regular_files
 from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import Session
-from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Header, ReadCodec, Record
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer import kept_logs
+from indexer.json_values import Value, value
 from indexer.safe_files import open_regular
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import OWN
 

@@ -9,11 +9,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.json_values import Value, dict_in, json_in, rare, value
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked
 from indexer.transcripts.lines import LineReader, decode_line, last_lines
 from indexer.transcripts.reader_state import count, utc
-from indexer.values import Value, dict_in, json_in, rare, value
 from smart_fork.display_text import quoted, tokens_about
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from indexer.lazy import dataclass
+from indexer.environment import ASKS_SHELL
+from indexer.json_values import dict_in, json_at, json_in
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import private_dir, replace_file, state_home
-from indexer.settings import ASKS_SHELL
-from indexer.values import dict_in, json_at, json_in
 from smart_fork.agents.description import AgentFacet
 from smart_fork.errors import SmartForkError
 

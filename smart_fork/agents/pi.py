@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from types import MappingProxyType
 
+from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.model import GivenBack, Item, UsedTool
-from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from indexer import state_db
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login import PROFILE_VARIABLES, Login, LoginShell, LoginState

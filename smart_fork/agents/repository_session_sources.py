@@ -17,11 +17,11 @@ from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from indexer.handover_action_lines import HandedOverAction, render_handover
+from indexer.json_values import dict_in, json_in, list_in, seconds_in, text_in
 from indexer.masking import mask
 from indexer.safe_files import open_regular
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
-from indexer.values import dict_in, json_in, list_in, seconds_in, text_in
 from smart_fork.agents.portable_records import Utterance
 from smart_fork.display_text import printable
 from smart_fork.errors import SmartForkError

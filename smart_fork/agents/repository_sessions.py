@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from indexer.environment import Setting
 from indexer.project import Checkout, Unproven, top_of
 from indexer.safe_files import checkpoints_dir, private_dir, replace_file
-from indexer.settings import Setting
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 

@@ -12,7 +12,7 @@ from dataclasses import Field, field, fields, is_dataclass, replace
 from inspect import Parameter
 from typing import Any, ClassVar, Literal, TypeVar
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from indexer.lazy import dataclass, late
+from indexer.json_values import dict_in, dicts_in, json_at, json_in, text_in
+from indexer.lazy_compilation import dataclass, late
 from indexer.transcripts.model import AgentName
-from indexer.values import dict_in, dicts_in, json_at, json_in, text_in
 from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.request_fields import Options
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, ClassVar
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import open_regular, private_dir, remove, staging_of, sweep_beside, write_new
 from smart_fork.errors import ForkRefused, NotFound
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from sys import intern
 from typing import ClassVar
 
+from indexer.json_values import seconds_in
 from indexer.masking import mask_once
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import GivenBack, Inferred, Resumed, Role, Turn, UsedTool, turn_of
 from indexer.transcripts.reader_state import is_path, pack, utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
-from indexer.values import seconds_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.record_reader import Kept, LineFold
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from indexer.errors import joined
+from indexer.json_values import Value, record, value
 from indexer.store.base import Understood
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, record, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.log_readers import READERS

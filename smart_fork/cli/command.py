@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from indexer.environment import VARIABLES
 from indexer.safe_files import state_home
-from indexer.settings import VARIABLES
 from smart_fork.cli.command_table import ALIASES, unknown_command
 from smart_fork.errors import Usage
 from smart_fork.hooks import RECALL

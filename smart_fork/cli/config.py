@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from indexer.settings import VARIABLES, Variable
-from indexer.values import Value, value
+from indexer.environment import VARIABLES, Variable
+from indexer.json_values import Value, value
 from smart_fork import config as config_file
 from smart_fork.agents import AGENTS
 from smart_fork.cli.output import out, plain, printed_as_json

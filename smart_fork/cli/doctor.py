@@ -18,11 +18,11 @@ import typer
 from indexer import default_embedder, kept_logs
 from indexer.embedder import Embedder, reporting_loading
 from indexer.errors import what_failed
-from indexer.export import export_path, is_export
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.log_changes import VERSION, Progress, forgotten
 from indexer.pipeline import document_of
 from indexer.safe_files import index_db
+from indexer.session_export import export_path, is_export
 from indexer.store import damage, vectors
 from indexer.store.base import Scope, SessionRow
 from indexer.store.queries import StoreReading

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.values import json_of
+from indexer.json_values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.references import Reference
 from smart_fork.agents.request_fields import Options, takes

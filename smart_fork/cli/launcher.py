@@ -23,7 +23,7 @@ _HANDED_OVER = frozenset(
     wait close stop compare worktrees project status agents hook mcp forget choices
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
-#: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.
+#: Switches the preloader off, as all switches of `indexer.environment`; to import that takes as long as all else here.
 VARIABLE = "SMART_FORK_PRELOAD"
 _OFF = ("0", "false", "no", "off", "never")
 

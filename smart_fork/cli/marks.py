@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from indexer.values import json_of
+from indexer.json_values import json_of
 from smart_fork.cli.output import out, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.finding import session_notes

@@ -13,10 +13,10 @@ from typing import Annotated
 
 import typer
 
+from indexer.environment import Setting
 from indexer.errors import next_step, what_failed
 from indexer.project import project_of
 from indexer.safe_files import private_dir, state_home
-from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import err, out, printed_as_json, say, wants_json, working

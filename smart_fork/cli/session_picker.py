@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.references import Reference
 from smart_fork.cli.options import EverywhereOption

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from indexer.environment import Setting
 from indexer.errors import joined
+from indexer.json_values import Value, rare, record, value
 from indexer.safe_files import index_db, state_home
-from indexer.settings import Setting
 from indexer.store.damage import kept
-from indexer.values import Value, rare, record, value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.index import NAME_WIDTH, index_rows
 from smart_fork.cli.output import out, printed_as_json

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.json_values import json_of
 from indexer.masking import beginning
-from indexer.values import json_of
 from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import cut_to, err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.display_text import ago, minute, tokens_about

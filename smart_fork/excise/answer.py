@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from indexer.lazy import dataclass
-from indexer.values import Value, rare, record, value
+from indexer.json_values import Value, rare, record, value
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents.cuts.transcript import CutWarning
 from smart_fork.agents.request_fields import said
 

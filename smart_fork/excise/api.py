@@ -10,8 +10,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from indexer.json_values import Value
 from indexer.safe_files import DISK, Disk
-from indexer.values import Value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.transcript import Call, CutWarning, Result, Tool
 from smart_fork.agents.cuts.transcript import LinePlace as Place

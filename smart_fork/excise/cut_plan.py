@@ -14,12 +14,12 @@ from typing import Any, Self
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.json_values import dict_in, json_in
+from indexer.lazy_compilation import dataclass
 from indexer.masking import knowing, mask
 from indexer.masking.secrets import hidden_in_parts, lines_at, masked_spans, spans_of, together
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Turn
-from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import revealed_secrets
 from smart_fork.agents.cuts.transcript import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field

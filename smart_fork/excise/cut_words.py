@@ -20,8 +20,8 @@ from typing import IO
 import zstandard
 from ahocorasick_rs import BytesAhoCorasick
 
-from indexer.export import export_path
 from indexer.safe_files import file_name, index_db, state_home
+from indexer.session_export import export_path
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import cutter as raw

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.errors import what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.log_changes import Progress
 from indexer.repositories import recorded
 from indexer.safe_files import DISK, Disk, index_db, remove

@@ -21,8 +21,9 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state_db
+from indexer.json_values import Value, rare
 from indexer.kept_logs import pieces
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.locks import IndexBusyError, only_writer
 from indexer.log_changes import forgotten
 from indexer.project import is_within, resolve
@@ -30,7 +31,6 @@ from indexer.refresh import forget_session, remove_unfinished_files
 from indexer.safe_files import index_db, state_home, sweep
 from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.agents.log_readers import READERS

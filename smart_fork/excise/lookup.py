@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer import kept_logs
-from indexer.export import export_path
 from indexer.locks import only_writer
 from indexer.refresh import erase_owed
 from indexer.safe_files import index_db, open_regular
+from indexer.session_export import export_path
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName

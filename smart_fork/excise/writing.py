@@ -19,14 +19,14 @@ from pathlib import Path
 from indexer import default_embedder, kept_logs
 from indexer.embedder import ModelUnavailableError
 from indexer.errors import what_failed
-from indexer.export import export_path
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.locks import IndexBusyError, only_writer
 from indexer.log_changes import VERSION, Report
 from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project, project_of
 from indexer.refresh import erase_owed
 from indexer.safe_files import DISK, Disk, index_db, replace_file
+from indexer.session_export import export_path
 from indexer.store.base import Document, Reading, SessionRow, Words
 from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import Store

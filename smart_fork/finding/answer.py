@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from indexer.json_values import Value, rare, record, spread, value
 from indexer.masking import Masked
 from indexer.runs import FailedLog
 from indexer.transcripts.model import AgentName, Session
-from indexer.values import Value, rare, record, spread, value
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.session_notes import SessionNotes
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from indexer.export import PieceRole
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
+from indexer.session_export import PieceRole
 from indexer.store.base import Placement, SessionRow
 from smart_fork.finding.answer import Mode
 from smart_fork.finding.hit import WroteLines

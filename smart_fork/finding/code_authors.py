@@ -16,13 +16,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from indexer.lazy import dataclass, late
+from indexer.json_values import seconds_in
+from indexer.lazy_compilation import dataclass, late
 from indexer.masking import mask
 from indexer.session_work import Authored
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import MIN_LINE_BYTES, comparable_lines, line_hashes, split_hashes
-from indexer.values import seconds_in
 from smart_fork.display_text import quoted
 from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.candidates import Candidate, Candidates

@@ -16,14 +16,14 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
-from indexer.lazy import late
+from indexer.environment import Setting
+from indexer.lazy_compilation import late
 from indexer.locks import IndexBusyError, only_writer
 from indexer.log_changes import Progress
 from indexer.masking import mask
 from indexer.project import Project, project_of
 from indexer.refresh import read_changed
 from indexer.safe_files import index_db
-from indexer.settings import Setting
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.line_hashes import comparable_lines

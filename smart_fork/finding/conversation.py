@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import groupby
 
 from indexer.errors import joined
-from indexer.lazy import dataclass
+from indexer.json_values import Value, rare, record, spread, value
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, beginning, mask
 from indexer.store.base import SessionRow
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
-from indexer.values import Value, rare, record, spread, value
 from smart_fork.agents import repository_sessions
 from smart_fork.display_text import minute, printable
 from smart_fork.errors import NotFound, advice

@@ -16,13 +16,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from indexer.lazy import dataclass
+from indexer.json_values import seconds_in
+from indexer.lazy_compilation import dataclass
 from indexer.project import Project, project_of
 from indexer.repositories import recorded
 from indexer.session_work import Edits, Outcome
 from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName, Cache, Session
-from indexer.values import seconds_in
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.display_text import shown
 from smart_fork.errors import SmartForkError, advice

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from indexer import repositories
-from indexer.lazy import dataclass, late
+from indexer.lazy_compilation import dataclass, late
 from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
 from smart_fork.display_text import printable
 from smart_fork.errors import ProgramFailed

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from indexer.json_values import Value, rare, record, value
 from indexer.session_work import Outcome
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.finding.session_notes import SessionNotes
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import orjson
 
 from indexer.embedder import Embedder, ModelUnavailableError, Rerank, known_absence
+from indexer.environment import Setting
 from indexer.errors import is_damage, next_step, what_failed
-from indexer.lazy import dataclass
+from indexer.json_values import Value, record, value
+from indexer.lazy_compilation import dataclass
 from indexer.locks import IndexBusyError
 from indexer.log_changes import VERSION, Progress, Report
 from indexer.pipeline import has_other_vectors
@@ -23,14 +25,12 @@ from indexer.project import Project
 from indexer.refresh import embed_first, read_changed, read_changes
 from indexer.runs import FailedLog, LastRun
 from indexer.safe_files import private_dir, state_home
-from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, SeenFile
 from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, record, value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import duration, printable
 from smart_fork.errors import SmartForkError, advice

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from indexer.json_values import Value, record
 from indexer.runs import FailedLog, LastRun, next_run
 from indexer.safe_files import index_db, index_root
-from indexer.values import Value, record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import ago, minute, printable
 from smart_fork.finding.answer import EmbeddedShares

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer import repositories
+from indexer.json_values import Value, value
 from indexer.project import Project, is_within, listed_worktrees, resolve, top_of
 from indexer.repositories import known_objects
 from indexer.safe_files import state_home
-from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes

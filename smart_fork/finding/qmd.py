@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from indexer.export import export_path, parse_front_matter
+from indexer.environment import Setting
 from indexer.locks import IndexBusyError, only_writer
 from indexer.masking import Masked, beginning, mask
 from indexer.safe_files import index_root, private_dir, replace_file, state_home
-from indexer.settings import Setting
+from indexer.session_export import export_path, parse_front_matter
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import printable

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.store.base import HavingTable, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import is_empty

@@ -18,7 +18,7 @@ from itertools import pairwise
 from operator import mul
 from typing import Literal, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.store.base import Placement
 
 #: The number of passages that count for a session, and the weight of the best passage.

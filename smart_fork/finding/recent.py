@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from indexer.errors import what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.log_changes import VERSION, forgotten
 from indexer.masking import Masked
 from indexer.project import Project

@@ -11,9 +11,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple, Protocol
 
-from indexer.lazy import dataclass
+from indexer.environment import Setting
+from indexer.lazy_compilation import dataclass
 from indexer.project import Project, project_of
-from indexer.settings import Setting
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork import config

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from indexer.embedder import Embedder
-from indexer.export import LABELS
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking import NOTHING, Masked, between, mask, shorten
+from indexer.session_export import LABELS
 from indexer.store.base import bigrams
 from smart_fork.display_text import printable
 from smart_fork.finding.candidates import Candidate

@@ -13,8 +13,8 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from indexer.embedder import DEFAULT_MODEL
-from indexer.export import export_path
 from indexer.masking import Masked, mask
+from indexer.session_export import export_path
 from indexer.store.base import Counts, Placement, Searchable, SessionRow
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import naming_work

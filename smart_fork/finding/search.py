@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from indexer.embedder import Embedder, ModelUnavailableError, Rerank
 from indexer.errors import is_damage
-from indexer.export import export_path, is_export
 from indexer.masking import mask
 from indexer.project import project_of
+from indexer.session_export import export_path, is_export
 from indexer.store.base import Placement, Scope, SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName, Session

@@ -10,7 +10,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.json_values import list_in
+from indexer.lazy_compilation import dataclass
 from indexer.project import resolve
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import Store
@@ -18,7 +19,6 @@ from indexer.transcripts.actions import edited_by, patch_in
 from indexer.transcripts.line_hashes import PAIRS
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
-from indexer.values import list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.mcp_registration import Registration
 from smart_fork.display_text import minute, quotation

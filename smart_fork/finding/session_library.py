@@ -13,9 +13,9 @@ from typing import Any
 
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import configured_reranker
+from indexer.environment import Setting
 from indexer.log_changes import Progress
 from indexer.safe_files import index_db
-from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.store.damage import kept

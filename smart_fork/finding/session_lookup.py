@@ -8,10 +8,10 @@ from pathlib import Path
 
 from indexer import kept_logs
 from indexer.errors import joined, what_failed
-from indexer.export import export_path, parse_front_matter
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.log_changes import forgotten
 from indexer.masking import Masked, mask
+from indexer.session_export import export_path, parse_front_matter
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS

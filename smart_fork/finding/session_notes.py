@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from indexer import log_changes, state_db
+from indexer.json_values import Value, rare, value
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare, value
 from smart_fork.display_text import printable, shown, storable, time_of
 from smart_fork.errors import NotFound, Usage, advice
 

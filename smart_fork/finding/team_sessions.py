@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from indexer.lazy import dataclass
+from indexer.environment import Setting
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import state_home
-from indexer.settings import Setting
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 

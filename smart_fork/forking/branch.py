@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from indexer.errors import next_step, what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.locks import held_file
 from indexer.project import Project, project_of
 from indexer.safe_files import open_regular, private_dir, state_home

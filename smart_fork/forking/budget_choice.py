@@ -16,7 +16,7 @@ from itertools import zip_longest
 from math import exp
 from typing import Any, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt

@@ -13,7 +13,7 @@ from itertools import chain
 from math import ceil
 from pathlib import PurePosixPath
 
-from indexer.lazy import dataclass, late
+from indexer.lazy_compilation import dataclass, late
 from indexer.masking import Masked, mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.model import Session, Turn

@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.texts import NEWS_TAG

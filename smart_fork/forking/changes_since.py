@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import mask
 from indexer.project import Checkout, is_within, resolve
 from indexer.repositories import recorded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.locks import held_file
 from indexer.masking import NOTHING, Masked, ending, mask_screen
 from indexer.safe_files import private_dir, state_home

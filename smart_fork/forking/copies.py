@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import remove
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS

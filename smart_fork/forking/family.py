@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.texts import HANDOVER_TAG

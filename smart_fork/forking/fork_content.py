@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import index_db
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.model import Session, Turn
 from smart_fork.errors import ForkRefused, NotFound, advice
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from indexer.handover_action_lines import UNANSWERED, calls_of, results_of
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens

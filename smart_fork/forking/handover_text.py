@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from indexer.handover_action_lines import ASKED_US, HandedOverAction, render_handover
+from indexer.json_values import dict_in, json_in
 from indexer.locks import held
 from indexer.masking import mask, mask_cut, shorten
 from indexer.masking.rules import MARK
@@ -30,7 +31,6 @@ from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import AgentName, GivenBack, Item, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders
-from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, aside, revealed_secrets
 from smart_fork.agents.copier import NewSession

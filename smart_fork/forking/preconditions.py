@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.environment import Setting
+from indexer.lazy_compilation import dataclass
 from indexer.project import resolve
-from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan

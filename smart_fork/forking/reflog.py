@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from indexer import repositories
-from indexer.lazy import dataclass, late
+from indexer.json_values import seconds_in
+from indexer.lazy_compilation import dataclass, late
 from indexer.repositories import recorded
 from indexer.transcripts.model import Session
-from indexer.values import seconds_in
 from smart_fork.finding.git import Repository
 
 #: The bytes that are read from a reflog's end, and the bytes if those are not enough.

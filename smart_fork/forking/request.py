@@ -7,7 +7,7 @@ from dataclasses import MISSING, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from indexer.lazy import dataclass, late
+from indexer.lazy_compilation import dataclass, late
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.request_fields import Options, said

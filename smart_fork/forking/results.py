@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Literal, Self
 
+from indexer.json_values import Value, rare, record, spread, value
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare, record, spread, value
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import in_words
 from smart_fork.errors import advice

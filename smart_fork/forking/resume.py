@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded

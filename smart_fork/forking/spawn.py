@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from indexer.errors import what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded

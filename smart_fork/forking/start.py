@@ -17,9 +17,9 @@ from typing import Self
 
 import apsw
 
-from indexer.lazy import dataclass
+from indexer.environment import DEPTH
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import private_dir
-from indexer.settings import DEPTH
 from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import provenance

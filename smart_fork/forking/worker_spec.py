@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.errors import joined
-from indexer.lazy import dataclass
+from indexer.json_values import seconds_in
+from indexer.lazy_compilation import dataclass
 from indexer.masking import mask
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.session_work import known_files
 from indexer.transcripts.model import AgentName, Session
-from indexer.values import seconds_in
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan

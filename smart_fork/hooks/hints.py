@@ -43,7 +43,7 @@ NOTING = 0.02
 PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
 ERROR_CHARACTERS = 20_000
 _NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-#: The values as in `indexer.settings`, which imports more than this whole module.
+#: The values as in `indexer.environment`, which imports more than this whole module.
 _OFF = ("0", "false", "no", "off", "never")
 #: Content of a log that is not a person's new session: an answer, a source session, or a parent agent.
 _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')

@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from indexer.lazy import dataclass
+from indexer.json_values import json_in, list_in
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, beginning, mask, mask_parts
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import GivenBack, Session, ToolCall, UsedTool
-from indexer.values import json_in, list_in
 from smart_fork.agents.codec import Codec
 from smart_fork.display_text import printable
 

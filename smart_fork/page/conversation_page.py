@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from indexer.export import LABELS
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, beginning, knowing, mask, shorten
+from indexer.session_export import LABELS
 from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents.codec import Codec, revealed_secrets
 from smart_fork.display_text import printable

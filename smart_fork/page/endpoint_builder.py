@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from indexer.errors import next_step, what_failed
-from indexer.lazy import dataclass
+from indexer.json_values import dict_in, json_in
+from indexer.lazy_compilation import dataclass
 from indexer.runs import Freshness
-from indexer.values import dict_in, json_in
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.page.forms import PageForms, form_fields

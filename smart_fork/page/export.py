@@ -13,11 +13,11 @@ from typing import Literal
 
 from markdown_it import MarkdownIt
 
+from indexer.json_values import Value, rare, record
 from indexer.masking import NOTHING
 from indexer.safe_files import replace_file, write_new
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from indexer.values import Value, rare, record
 from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding import session_lookup

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import mask
 from indexer.repositories import recorded
 from indexer.session_work import Outcome

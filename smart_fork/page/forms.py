@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import private_dir, write_new
 from smart_fork.agents.request_fields import FieldInput
 from smart_fork.errors import ForkRefused, NotFound, Usage

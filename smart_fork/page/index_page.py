@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from indexer import kept_logs
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.log_changes import forgotten
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import snapshots

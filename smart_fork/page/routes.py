@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from indexer.errors import what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.doctor import Checked
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding.session_library import Opening

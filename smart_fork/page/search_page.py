@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import private_dir, replace_file
 from smart_fork.page.forms import FORM_SECONDS, PageForms
 from smart_fork.page.renderer import code_file, sign_in_page

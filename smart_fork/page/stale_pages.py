@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents.log_readers import READERS

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.session_work import Outcome
 from indexer.transcripts.model import Turn

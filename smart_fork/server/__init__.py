@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Tool
 from pydantic import Field, ValidationError
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import shown
 from smart_fork.server import session_tools, worker_tools

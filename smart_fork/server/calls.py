@@ -28,7 +28,7 @@ from mcp_types import InputRequests, ListRootsRequest, ListRootsResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indexer.errors import joined, next_step, what_failed
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent

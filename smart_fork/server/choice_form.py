@@ -14,7 +14,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from indexer.lazy import late
+from indexer.lazy_compilation import late
 from indexer.masking import mask, shorten
 from indexer.masking.alternate_readings import BRACKETS
 from smart_fork.display_text import minute, printable

@@ -12,8 +12,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field, WithJsonSchema
 
 from indexer import default_embedder
+from indexer.json_values import Value, value
 from indexer.shared_embedder import SharedEmbedder
-from indexer.values import Value, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.request_fields import Options, takes
 from smart_fork.errors import IndexUnavailable, Usage

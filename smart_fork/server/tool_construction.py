@@ -23,7 +23,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import BaseModel, Field, ValidationError
 
 from indexer.errors import joined
-from indexer.values import Value
+from indexer.json_values import Value
 from smart_fork.agents.request_fields import FieldInput, inputs
 from smart_fork.display_text import shown
 from smart_fork.errors import Usage, speak_of_tools

@@ -12,8 +12,8 @@ import anyio.from_thread
 from mcp.server.mcpserver import Context
 from pydantic import Field, WithJsonSchema
 
+from indexer.json_values import Value, rare, value
 from indexer.masking import beginning
-from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.request_fields import KEYS
 from smart_fork.errors import ForkRefused, Usage

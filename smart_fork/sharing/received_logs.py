@@ -23,10 +23,10 @@ import orjson
 from pydantic import TypeAdapter
 
 from indexer import state_db
+from indexer.json_values import dict_in
 from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
-from indexer.values import dict_in
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record

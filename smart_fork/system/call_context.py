@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import recorded
 from smart_fork.errors import ForkRefused, NotFound

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.system.peers import is_ours
 
 

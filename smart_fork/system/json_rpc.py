@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 
 Kind = Literal["request", "notification", "answer"]
 Id = str | int

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, beginning, mask
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
 

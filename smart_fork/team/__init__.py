@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents.request_fields import said
 from smart_fork.display_text import printable
 from smart_fork.errors import Usage

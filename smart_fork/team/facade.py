@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from indexer.default_embedder import LightEmbedder, configured_embedder
-from indexer.export import LABELS
+from indexer.json_values import Value, value
+from indexer.session_export import LABELS
 from indexer.session_work import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, value
 from smart_fork import config, provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS

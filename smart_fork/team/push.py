@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from indexer.default_embedder import LightEmbedder
 from indexer.errors import what_failed
+from indexer.json_values import Value
 from indexer.project import project_of
 from indexer.safe_files import index_db
 from indexer.transcripts.model import AgentName, Session
-from indexer.values import Value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import OWN
 from smart_fork.display_text import printable

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indexer.json_values import Value
 from indexer.transcripts.model import AgentName, Session
-from indexer.values import Value
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS

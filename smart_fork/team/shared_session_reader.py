@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from indexer.json_values import Value
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session
-from indexer.values import Value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage

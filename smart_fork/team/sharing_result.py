@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from indexer.json_values import Value, rare
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare
 from smart_fork.finding.session_place import belongs
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing import canonical

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from indexer.environment import Setting
 from indexer.errors import next_step
 from indexer.locks import held_file
 from indexer.safe_files import private_dir, replace_file, state_home
-from indexer.settings import Setting
 from smart_fork.display_text import quoted
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 from smart_fork.sharing.tracking import write_error

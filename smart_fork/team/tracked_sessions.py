@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self
 
-from indexer.values import Value
+from indexer.json_values import Value
 from smart_fork.errors import NotFound, Usage
 from smart_fork.sharing.tracking import Alias, check_alias, timestamp
 from smart_fork.team import PullOptions

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer import state_db
+from indexer.json_values import dict_in, json_in
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
-from indexer.values import dict_in, json_in
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import titles

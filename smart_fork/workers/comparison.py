@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer.errors import what_failed
+from indexer.json_values import seconds_in
 from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
-from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.display_text import printable

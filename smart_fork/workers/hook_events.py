@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from indexer.lazy import dataclass
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.display_text import plain_name, time_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from indexer.environment import WORKER_ID
+from indexer.json_values import seconds_in
 from indexer.runs import start_time
-from indexer.settings import WORKER_ID
-from indexer.values import seconds_in
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord

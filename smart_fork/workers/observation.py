@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.json_values import seconds_in
+from indexer.lazy_compilation import dataclass
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
-from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_tail import Activity, TokenUse

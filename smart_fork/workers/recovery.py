@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError

@@ -15,12 +15,12 @@ import apsw
 import orjson
 
 from indexer.errors import next_step, what_failed
-from indexer.lazy import dataclass
+from indexer.json_values import Value, json_in, list_in
+from indexer.lazy_compilation import dataclass
 from indexer.masking import mask
 from indexer.safe_files import private_dir
 from indexer.sqlite_tools import add_missing_tables, empty_write_ahead_log, vacuum, write_ahead, write_transaction
 from indexer.transcripts.model import AgentName, Session, Turn
-from indexer.values import Value, json_in, list_in
 from smart_fork.display_text import quoted, storable
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage, advice
 from smart_fork.system import call_context

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Self
 
+from indexer.json_values import Value, rare, record, value
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare, record, value
 from smart_fork.agents.log_tail import TokenUse
 from smart_fork.display_text import duration
 from smart_fork.finding.conversation import Message

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from indexer.json_values import seconds_in
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
-from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS

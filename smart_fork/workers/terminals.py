@@ -27,11 +27,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from indexer.lazy import dataclass
+from indexer.environment import Setting
+from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, mask, mask_screen
 from indexer.project import project_of
 from indexer.safe_files import state_home
-from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.start_command import Delivery

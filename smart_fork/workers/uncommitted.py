@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from indexer.lazy import dataclass
-from indexer.values import Value, value
+from indexer.json_values import Value, value
+from indexer.lazy_compilation import dataclass
 from smart_fork.errors import ForkRefused, ProgramFailed, advice
 from smart_fork.finding.git import Repository
 from smart_fork.system.processes import Processes

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from indexer.json_values import Value, rare, value
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare, value
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding import session_lookup, session_notes
 from smart_fork.finding.commits import works_of

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.environment import DEPTH, WORKER_ID
+from indexer.lazy_compilation import dataclass
 from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
 from indexer.safe_files import STALE_SECONDS, open_regular, private_dir, state_home, write_new
-from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.fork_plan import ForkPlan

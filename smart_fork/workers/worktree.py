@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import bare_at, is_within, project_of, resolve, text_of_regular
 from smart_fork.display_text import printable
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from indexer.json_values import Value, rare, value
 from indexer.project import Project
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName
-from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.session_place import WorkDirectory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.system.processes import Machine as OwnMachine
 from smart_fork.workers.recovery import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord

@@ -13,9 +13,9 @@ from pathlib import Path
 import apsw
 import numpy as np
 
-from indexer.export import Piece, export_path, is_export
 from indexer.pipeline import document_of
 from indexer.safe_files import index_root
+from indexer.session_export import Piece, export_path, is_export
 from indexer.sqlite_tools import write_transaction
 from indexer.store.base import Document, Reading
 from indexer.store.damage import read_only

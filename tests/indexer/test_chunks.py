@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.export import Piece, chunk, pieces_of, split, to_markdown
+from indexer.session_export import Piece, chunk, pieces_of, split, to_markdown
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from tests.indexer.index_inputs import moment, piece, session_of
 

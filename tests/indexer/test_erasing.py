@@ -11,10 +11,10 @@ import apsw
 import pytest
 
 from indexer import kept_logs, log_changes, masking, sqlite_tools
-from indexer.export import export_path
 from indexer.masking import Masked
 from indexer.refresh import complete, erase_owed, read_changes
 from indexer.safe_files import index_db, state_home
+from indexer.session_export import export_path
 from indexer.store import damage
 from indexer.store.sqlite import Store
 from smart_fork.agents.claude.log_files import slug

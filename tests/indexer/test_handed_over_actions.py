@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from indexer.export import pieces_of
 from indexer.handover_action_lines import ASKED_US, HandoverText, parse_handover
 from indexer.pipeline import document_of
+from indexer.session_export import pieces_of
 from indexer.transcripts.model import Proof
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import HandedOverAction, NeutralMessage

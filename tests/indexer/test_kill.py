@@ -11,9 +11,9 @@ import pytest
 
 import indexer
 from indexer import pipeline
-from indexer.export import export_path, is_export
 from indexer.refresh import complete
 from indexer.safe_files import index_db
+from indexer.session_export import export_path, is_export
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.index_inputs import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
@@ -30,7 +30,7 @@ INDEX = """
 import os, signal, sys
 from indexer import pipeline
 from indexer.refresh import complete
-from indexer.export import export_path, is_export
+from indexer.session_export import export_path, is_export
 from indexer.safe_files import index_db
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS

@@ -11,11 +11,11 @@ import orjson
 import pytest
 
 from indexer import kept_logs, log_changes
-from indexer.export import export_path
 from indexer.log_changes import Report, named_logs
 from indexer.refresh import complete, read_named
 from indexer.run_triggers import Watcher
 from indexer.safe_files import index_db, state_home
+from indexer.session_export import export_path
 from indexer.store.sqlite import Store
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session, Turn

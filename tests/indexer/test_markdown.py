@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.export import ACTION, export_path, is_export, parse_front_matter, pieces_of, to_markdown, write_export
 from indexer.safe_files import index_root, private_dir
+from indexer.session_export import (
+    ACTION,
+    export_path,
+    is_export,
+    parse_front_matter,
+    pieces_of,
+    to_markdown,
+    write_export,
+)
 from tests.indexer.index_inputs import piece, session_of
 from tests.support.cases import parametrize_subtests
 

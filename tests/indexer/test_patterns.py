@@ -10,7 +10,7 @@ import pytest
 
 import indexer
 import smart_fork
-from indexer.lazy import _Pattern, late
+from indexer.lazy_compilation import _Pattern, late
 from indexer.masking import phrases, rules
 
 #: What matches one character, of which nothing can be given back.

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from indexer import log_changes, masking, pipeline
-from indexer.export import export_path, parse_front_matter, pieces_of, to_markdown
 from indexer.log_changes import Report, changed_logs
 from indexer.masking import mask
 from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.safe_files import index_db
+from indexer.session_export import export_path, parse_front_matter, pieces_of, to_markdown
 from indexer.store.sqlite import Store
 from indexer.transcripts import reader_state
 from indexer.transcripts.base import Agents

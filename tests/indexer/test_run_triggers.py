@@ -9,8 +9,8 @@ import pytest
 import tzlocal
 from apscheduler.triggers.interval import IntervalTrigger
 
+from indexer.environment import Setting
 from indexer.run_triggers import Schedule, first_after
-from indexer.settings import Setting
 from smart_fork.cli.service.app import trigger_of
 from tests.support.cases import parametrize_subtests
 

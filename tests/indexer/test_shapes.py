@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexer.lazy import dataclass as late
+from indexer.lazy_compilation import dataclass as late
 
 
 def everything(dataclass: Any) -> tuple[Any, ...]:

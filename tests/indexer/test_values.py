@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexer.values import Value, rare, record, spread, value
+from indexer.json_values import Value, rare, record, spread, value
 
 
 @value

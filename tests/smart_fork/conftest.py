@@ -11,7 +11,7 @@ from shutil import which
 
 import pytest
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked

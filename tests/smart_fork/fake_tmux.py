@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.system.processes import Completed, Machine
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import FakeClock, FakeProcesses

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from indexer.settings import GIVEN, VARIABLES
+from indexer.environment import GIVEN, VARIABLES
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
@@ -204,12 +204,7 @@ def test_a_command_has_the_same_purpose_in_the_list_and_in_its_own_help(name):
 
 
 def test_every_environment_variable_of_ours_is_in_the_table_of_settings():
-    source = "".join(
-        path.read_text()
-        for name in ("indexer", "smart_fork")
-        for path in (ROOT / name).rglob("*.py")
-        if path.name != "settings.py" or path.parent.name != "smart_fork"
-    )
+    source = "".join(path.read_text() for name in ("indexer", "smart_fork") for path in (ROOT / name).rglob("*.py"))
     listed = {str(one) for one in (*VARIABLES, *GIVEN, *agent_variables())}
 
     read = {one for one in re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source) if not one.endswith("_")} | set(

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import psutil
 import pytest
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.hooks import Hooks

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.values import json_of
+from indexer.json_values import json_of
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.storage import Storage

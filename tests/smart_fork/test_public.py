@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import smart_fork
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork import public
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Machine, Processes

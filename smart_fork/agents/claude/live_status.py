@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.values import dict_in, dicts_in
+from indexer.json_values import dict_in, dicts_in
 from smart_fork.agents import log_tail
 from smart_fork.agents.claude.session_reader import INTERRUPTED, USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from indexer.json_values import dict_in, json_at, json_in, text_in
 from indexer.transcripts.base import MAX_DAYS, Retention
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.reader_state import is_path, utc
-from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.log_adapters import TreeAdapter

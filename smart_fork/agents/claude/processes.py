@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from indexer.values import dict_in, json_at, text_in
+from indexer.json_values import dict_in, json_at, text_in
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.start_command import CommandLine, LaunchKind, LaunchRequest, Staging, Starter

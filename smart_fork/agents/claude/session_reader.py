@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from indexer.lazy import late
+from indexer.json_values import dict_in, dicts_in, json_in, list_in, text_in
+from indexer.lazy_compilation import late
 from indexer.masking import Masked, joined, shorten
 from indexer.safe_files import open_regular
 from indexer.transcripts.lines import Line
@@ -25,7 +26,6 @@ from indexer.transcripts.texts import (
     strip_recall,
     title_of,
 )
-from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import TreeAncestry
 from smart_fork.agents.claude.log_files import guessed_directory, slug

@@ -12,10 +12,10 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
+from indexer.json_values import dict_in, dicts_in, list_in
 from indexer.safe_files import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.claude.session_reader import CODEC, ClaudeCodec

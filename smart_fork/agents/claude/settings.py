@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexer.json_values import dict_in, json_in
 from indexer.transcripts.lines import last_lines
-from indexer.values import dict_in, json_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.claude import SESSION
 from smart_fork.agents.hooks import Hooks

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import orjson
 
+from indexer.json_values import dict_in, dicts_in, seconds_in, text_in
 from indexer.safe_files import open_regular
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
-from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, FamilyLog, SessionBeginning, WorkerSessions
 from smart_fork.agents.codec import Record

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.lazy import late
+from indexer.json_values import dicts_in, json_in, list_in
+from indexer.lazy_compilation import late
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.actions import error_note, status_and_body
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Session, Turn, UsedTool
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dicts_in, json_in, list_in
 from smart_fork.agents.codec import (
     CopyCodec,
     JsonAnswers,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from indexer.json_values import dict_in, text_in
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.reader_state import count
-from indexer.values import dict_in, text_in
 from smart_fork.agents import log_tail
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log_files import CodexAdapter

@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from indexer.json_values import text_in
 from indexer.transcripts.base import LogFile, regular_file
 from indexer.transcripts.lines import decode_line, last_lines
-from indexer.values import text_in
 from smart_fork.agents.codex import rollouts
 from smart_fork.agents.log_adapters import LogAdapter, newest_first
 from smart_fork.agents.storage import Storage

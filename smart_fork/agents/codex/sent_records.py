@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from indexer.json_values import text_in
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import Item, RecordSize, Role, Turn
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import text_in
 from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
 from smart_fork.agents.copier import Entry

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexer.json_values import dict_in, dicts_in, text_in
 from indexer.masking import mask, mask_once
 from indexer.repositories import NAME
 from indexer.transcripts.base import REWOUND
@@ -29,7 +30,6 @@ from indexer.transcripts.model import (
 )
 from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
-from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS, record_reader
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME

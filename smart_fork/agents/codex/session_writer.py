@@ -9,9 +9,9 @@ from pathlib import Path
 
 import orjson
 
+from indexer.json_values import dict_in, dicts_in, json_in, text_in
 from indexer.transcripts.lines import LineReader, decode_line
 from indexer.transcripts.model import Session, UsedTool
-from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.ancestry import complete_history, lines_of

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.lazy import dataclass
-from indexer.values import dict_in
+from indexer.json_values import dict_in
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.codex import HOME

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from indexer.json_values import dict_in, json_in, text_in
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
-from indexer.values import dict_in, json_in, text_in
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in

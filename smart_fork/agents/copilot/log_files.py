@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from indexer.json_values import json_in, text_in
 from indexer.transcripts.base import is_name
-from indexer.values import json_in, text_in
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.log_adapters import TreeAdapter, newest_first
 from smart_fork.agents.storage import Storage

@@ -15,14 +15,14 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any
 
-from indexer.lazy import late
+from indexer.json_values import dict_in, dicts_in, text_in
+from indexer.lazy_compilation import late
 from indexer.masking import Masked
 from indexer.safe_files import open_regular
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
 from indexer.transcripts.reader_state import count, utc
 from indexer.transcripts.texts import PersonAnswers, strip_boilerplate, strip_recall, title_of
-from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, origin_by_workers
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
+from indexer.json_values import dict_in
 from indexer.safe_files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from indexer.values import dict_in
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.copilot import session_reader

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
+from indexer.json_values import dict_in
 from indexer.transcripts.model import Item
-from indexer.values import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 

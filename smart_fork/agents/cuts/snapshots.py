@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.json_values import json_in, list_in
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import DISK, Disk, private_dir, replace_file, state_home
-from indexer.values import json_in, list_in
 from smart_fork.agents.cuts.cutter import Files, pieces
 from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.errors import NotFound, Usage

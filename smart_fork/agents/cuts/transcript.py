@@ -9,9 +9,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
 
-from indexer.lazy import dataclass
+from indexer.json_values import Value
+from indexer.lazy_compilation import dataclass
 from indexer.transcripts.model import Role, Session
-from indexer.values import Value
 
 #: False while only prompts get previews (see `Transcript.only_prompts_previewed`).
 ALL_PREVIEWED = ContextVar("all turns have previews", default=True)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from indexer.json_values import json_in, text_in
 from indexer.safe_files import open_regular, private_dir
 from indexer.transcripts.reader_state import is_path
-from indexer.values import json_in, text_in
 from smart_fork.agents.gemini import HOME
 
 #: The folder of a project's sessions, the file that names the project's directory, and the prefix of logs.

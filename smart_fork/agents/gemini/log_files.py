@@ -13,11 +13,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
+from indexer.json_values import dict_in, json_at
 from indexer.transcripts.base import MAX_DAYS, Checkpoint, LogFile, ReadResult, Retention, regular_file, regular_files
 from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
-from indexer.values import dict_in, json_at
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, is_named_whole, project_for, write_root
 from smart_fork.agents.log_adapters import OwnLogs, newest_first
 from smart_fork.agents.storage import Storage

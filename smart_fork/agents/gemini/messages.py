@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.lazy import late
+from indexer.json_values import dicts_in
+from indexer.lazy_compilation import late
 from indexer.transcripts.model import GivenBack, Item, UsedTool
-from indexer.values import dicts_in
 from smart_fork.agents.codec import (
     CopyCodec,
     JsonAnswers,

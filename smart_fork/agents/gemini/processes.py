@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from indexer.json_values import seconds_in
 from indexer.masking import Masked, mask_screen
 from indexer.transcripts.reader_state import utc
-from indexer.values import seconds_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.agent_processes import START_SECONDS, AgentProcesses, ProcessNote
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of

@@ -15,6 +15,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple, Self
 
+from indexer.json_values import dict_in, dicts_in, json_in
 from indexer.masking import NOTHING, mask_once
 from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult, regular_files
 from indexer.transcripts.lines import NO_LOG, Line, LineReader, decode_file, first_lines, resume
@@ -32,7 +33,6 @@ from indexer.transcripts.model import (
 )
 from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
-from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, record_reader
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, origin_by_workers
 from smart_fork.agents.codec import Record

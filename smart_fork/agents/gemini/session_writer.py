@@ -17,8 +17,8 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
+from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.model import Session, UsedTool
-from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.gemini.home import CHATS, digest, project_for, write_root

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from indexer.values import dict_in
+from indexer.json_values import dict_in
 from smart_fork.agents.hooks import TIMEOUT, Hooks
 from smart_fork.agents.login import Login
 from smart_fork.agents.mcp_registration import JsonRegistration

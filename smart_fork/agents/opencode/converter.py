@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from indexer.json_values import dict_in, dicts_in, seconds_in, text_in
 from indexer.transcripts.model import Session
-from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
 from smart_fork.agents.opencode.session_reader import LEFT_OUT, OpenCodeCodec, conversation, document_at

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import apsw
 
+from indexer.json_values import json_in
 from indexer.transcripts.long_lines import abridged
-from indexer.values import json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.foreign_database import columns, with_tables
 from smart_fork.agents.log_adapters import SessionStamp

@@ -20,7 +20,8 @@ from typing import Any
 
 import orjson
 
-from indexer.lazy import late
+from indexer.json_values import dict_in, dicts_in, text_in
+from indexer.lazy_compilation import late
 from indexer.masking import mask_once
 from indexer.safe_files import open_regular
 from indexer.transcripts.base import UNREAD, ReadResult
@@ -41,7 +42,6 @@ from indexer.transcripts.model import (
 )
 from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall
-from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, CopiedMessage, FamilyLog
 from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
+from indexer.json_values import dict_in, json_at, list_in
 from indexer.transcripts.model import Session
-from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record, aside
 from smart_fork.agents.copier import CopiedFiles, Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.opencode import HOME, settings_folder

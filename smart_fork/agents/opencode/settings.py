@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from indexer.values import list_in
+from indexer.json_values import list_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.login import Login

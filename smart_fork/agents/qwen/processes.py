@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from indexer.values import dict_in, json_at
+from indexer.json_values import dict_in, json_at
 from smart_fork.agents.agent_processes import AgentProcesses, ProcessNote, noted_at
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.start_command import OptionStarter

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from indexer.lazy import late
+from indexer.json_values import dict_in, dicts_in, list_in
+from indexer.lazy_compilation import late
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool, estimate_tokens
 from indexer.transcripts.reader_state import count
@@ -26,7 +27,6 @@ from indexer.transcripts.texts import (
     strip_boilerplate,
     strip_recall,
 )
-from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS, log_tail
 from smart_fork.agents.ancestry import TreeAncestry, origin_by_workers
 from smart_fork.agents.codec import (

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from indexer.values import dicts_in, text_in
+from indexer.json_values import dicts_in, text_in
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.login import Login, is_variable, table
 from smart_fork.agents.mcp_registration import NAME, JsonRegistration

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.cli.output import library_shown, printed_as_json, say
 from smart_fork.cli.result_list import print_found

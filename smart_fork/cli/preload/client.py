@@ -244,8 +244,8 @@ def start_preloader() -> None:
     """
     from contextlib import suppress
 
+    from indexer.environment import Setting
     from indexer.safe_files import private_dir, state_home
-    from indexer.settings import Setting
     from smart_fork.errors import SmartForkError
     from smart_fork.system.processes import Processes
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from indexer import lazy
+from indexer import lazy_compilation
 from indexer.default_embedder import LightEmbedder
 from indexer.embedder import ModelUnavailableError
 from indexer.masking import mask
@@ -114,7 +114,7 @@ def _load() -> None:
     load_all(but=_NOT_LOADED)
     for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils", "encodings.utf_16_be"):
         importlib.import_module(name)
-    lazy.compile_all()
+    lazy_compilation.compile_all()
     mask(_SAMPLE)
     with suppress(ModelUnavailableError):  # the command says so
         LightEmbedder().embed(["a first text takes longer"])

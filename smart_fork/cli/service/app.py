@@ -26,12 +26,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.background_indexer import BackgroundIndexer
 from indexer.default_embedder import configured_embedder
+from indexer.environment import Setting
+from indexer.json_values import json_in
 from indexer.run_triggers import parsed
 from indexer.runs import Freshness
-from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.transcripts.model import AgentName
-from indexer.values import json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS

@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from indexer.settings import Setting
-from indexer.values import Value, value
+from indexer.environment import Setting
+from indexer.json_values import Value, value
 from smart_fork.cli.service.instance import LOOK_SECONDS, Address, announced, holder
 from smart_fork.errors import SmartForkError
 from smart_fork.system.peers import SERVICE, is_ours

@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.cli.service.token import Token
 from smart_fork.page.sign_in import SignIn
 from smart_fork.system.http_limits import Connection, TokenBucket

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
+from indexer.environment import Setting
+from indexer.json_values import Value, record
 from indexer.safe_files import private_dir
-from indexer.settings import Setting
-from indexer.values import Value, record
 from smart_fork.cli.service.client import find_service
 from smart_fork.cli.service.instance import LOOPBACKS, PORT, forget_starts, keep_port, stop
 from smart_fork.cli.service.supervisors import Launchd, Systemd

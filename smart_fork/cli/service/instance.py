@@ -19,10 +19,10 @@ from typing import Any
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.environment import Setting
+from indexer.lazy_compilation import dataclass
 from indexer.locks import locked_by
 from indexer.safe_files import private_dir, replace_file, state_home
-from indexer.settings import Setting
 from smart_fork.display_text import quoted
 from smart_fork.errors import ProgramFailed
 

@@ -26,7 +26,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexer.errors import next_step
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import private_dir, state_home
 from smart_fork.cli.service import instance
 from smart_fork.cli.service.json_log import log_to_file

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from indexer.json_values import Value, record
 from indexer.safe_files import private_dir, replace_file, state_home, write_new
-from indexer.values import Value, record
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.client import find_service
 from smart_fork.cli.service.instance import holder

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.environment import VARIABLES, Setting
+from indexer.lazy_compilation import dataclass
 from indexer.run_triggers import parsed
 from indexer.safe_files import private_dir, replace_file, state_home
-from indexer.settings import VARIABLES, Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import Program
 from smart_fork.cli.service.instance import PORT, wanted_port

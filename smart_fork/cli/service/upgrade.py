@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import psutil
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.system.version import Release
 
 #: Seconds between two looks at the installed version, and until the next look while a restart is near.

@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import private_dir, replace_file, sweep_beside
 from smart_fork.agents.mcp_registration import UnsuitableError
 from smart_fork.errors import SmartForkError

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.mcp_registration import Registration
 from smart_fork.cli.preload.client import folder

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import index_db
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS

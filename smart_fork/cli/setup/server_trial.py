@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.mcp_registration import Registration
 from smart_fork.cli.setup.foreign_file import ForeignFile

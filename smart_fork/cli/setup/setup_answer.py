@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexer.values import Value, rare, record, value
+from indexer.json_values import Value, rare, record, value
 from smart_fork.agents.log_retention import Deletion
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.setup_answer import StepTold
 from smart_fork.errors import SmartForkError

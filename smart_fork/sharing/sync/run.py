@@ -14,10 +14,10 @@ from pathlib import Path
 
 from indexer import repositories
 from indexer.errors import what_failed
+from indexer.json_values import Value, rare, record, value
 from indexer.locks import held
 from indexer.log_changes import forgotten
 from indexer.project import project_of
-from indexer.values import Value, rare, record, value
 from smart_fork import provenance
 from smart_fork.agents import AGENTS, repository_sessions
 from smart_fork.agents.log_readers import READERS

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 
-from indexer.values import Value, value
+from indexer.json_values import Value, value
 from smart_fork.display_text import quoted
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding import project_places

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.agents.request_fields import takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from indexer.errors import joined
-from indexer.values import json_of
+from indexer.json_values import json_of
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.errors import Usage
 from smart_fork.team import PushRequest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.values import json_of
+from indexer.json_values import json_of
 from smart_fork.agents.request_fields import takes
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.result_list import print_hits

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.project import resolve
 from smart_fork.agents import AGENTS
 from smart_fork.agents.request_fields import said, takes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from smart_fork.agents.request_fields import said
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import out, plain, printed_as_json, say

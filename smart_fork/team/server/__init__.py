@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from indexer.environment import Setting
 from indexer.errors import install_extra
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 from indexer.safe_files import state_home
-from indexer.settings import Setting
 from smart_fork.agents.request_fields import said
 from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
 

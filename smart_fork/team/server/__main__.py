@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import nonblocking_stderr
 from smart_fork.team.server import ServerOptions, data_folder, listening_sockets, public_url

@@ -20,8 +20,8 @@ from psycopg.types.json import Jsonb
 
 from indexer.default_embedder import LightEmbedder
 from indexer.embedder import Embedder, ModelUnavailableError, packaged_model
-from indexer.export import Chunk, PieceRole
 from indexer.one_thread_numpy import np
+from indexer.session_export import Chunk, PieceRole
 from indexer.store.base import Document
 from smart_fork.errors import Unshareable
 from smart_fork.finding.evidence import gather

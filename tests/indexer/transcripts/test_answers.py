@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from indexer.export import chunk, pieces_of
 from indexer.masking import mask
 from indexer.pipeline import document_of, searchable_texts
+from indexer.session_export import chunk, pieces_of
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.calls import CallRecorder
 from indexer.transcripts.line_hashes import error_lines

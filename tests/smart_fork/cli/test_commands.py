@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from indexer.export import export_path
+from indexer.session_export import export_path
 from smart_fork import doctor
 from smart_fork.errors import NotFound
 from smart_fork.finding import session_lookup

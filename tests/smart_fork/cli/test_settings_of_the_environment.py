@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from indexer.settings import VARIABLES, Setting
+from indexer.environment import VARIABLES, Setting
 from tests.support.cases import parametrize_subtests
 
 NONSENSE = {

@@ -13,9 +13,9 @@ from unittest.mock import Mock
 import pytest
 
 from indexer import kept_logs, state_db
-from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
+from indexer.session_export import export_path
 from smart_fork import provenance
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from indexer import kept_logs
-from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db
+from indexer.session_export import export_path
 from indexer.store import damage
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.log_readers import READERS

@@ -14,9 +14,9 @@ import pytest
 
 import smart_fork
 from indexer import kept_logs, sqlite_tools, state_db
-from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
+from indexer.session_export import export_path
 from indexer.transcripts import lines
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS

@@ -9,8 +9,8 @@ import pytest
 
 import smart_fork
 from indexer import kept_logs
-from indexer.export import export_path
 from indexer.safe_files import index_db
+from indexer.session_export import export_path
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.lookup import load_auto
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

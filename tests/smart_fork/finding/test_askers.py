@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.export import export_path
+from indexer.session_export import export_path
 from indexer.transcripts.commands import TOOLS
 from smart_fork.server import fork, recall
 from tests.smart_fork.tool_server import create_server

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db
+from indexer.session_export import export_path
 from indexer.store.sqlite import Store
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, cut

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 import psutil
 import pytest
 
-from indexer.export import export_path
+from indexer.session_export import export_path
 from smart_fork.errors import Usage
 from smart_fork.finding.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.system import call_context

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.export import export_path
 from indexer.locks import only_writer
+from indexer.session_export import export_path
 from smart_fork.errors import Usage
 from smart_fork.finding import session_lookup
 from smart_fork.finding.index_refresh import Engine

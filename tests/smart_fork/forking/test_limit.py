@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.preconditions import WorkerLimit, admission, limit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.preconditions import NotLoggedIn, provisions

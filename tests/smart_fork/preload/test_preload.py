@@ -95,13 +95,13 @@ def test_a_waiting_process_has_compiled_what_the_first_command_uses():
     """Rare patterns of keys and the classes of a fork are compiled, too: compiling them took a fifth of a fork's time."""
     program = """
 import re
-from indexer import lazy
+from indexer import lazy_compilation
 from smart_fork.cli.preload import server
 server._load()
 from indexer.masking import mask
 from smart_fork.system.processes import Completed
 compiled = []
-re._compiler.compile = lazy._compiled_init = lambda *given: compiled.append(given)
+re._compiler.compile = lazy_compilation._compiled_init = lambda *given: compiled.append(given)
 mask("fedcba9876543210fedcba9876543210-us12 and fedcba9876543210fedcba9876543210fedcba98")
 Completed(("git",), 0, b"", b"")
 print(compiled)

@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from indexer import log_changes
-from indexer.export import export_path
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
+from indexer.session_export import export_path
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.doctor import examine
 from smart_fork.cli.service.instance import Address, publish

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.environment import WORKER_ID
 from indexer.safe_files import state_home
-from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.instance import Address, publish
 from smart_fork.finding import session_notes

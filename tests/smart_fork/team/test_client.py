@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import httpx2
 import pytest
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
 from smart_fork.team import stored_logins
 from smart_fork.team.client import Client, _exception_of

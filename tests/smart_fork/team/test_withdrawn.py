@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.export import export_path
+from indexer.session_export import export_path
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS

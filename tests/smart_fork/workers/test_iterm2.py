@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from indexer.settings import WORKER_ID
+from indexer.environment import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry, WorkerRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.values import seconds_in as moment
+from indexer.json_values import seconds_in as moment
 from smart_fork.agents.log_tail import Activity, Tail
 from smart_fork.agents.qwen.processes import QwenScreen
 from smart_fork.workers import observation

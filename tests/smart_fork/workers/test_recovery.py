@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.environment import WORKER_ID
 from indexer.runs import start_time
-from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.liveness import START_SECONDS, STARTING_SECONDS

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from indexer.json_values import json_of
 from indexer.project import project_of
-from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.observation import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.json_values import json_of
 from indexer.project import project_of
-from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers import termination

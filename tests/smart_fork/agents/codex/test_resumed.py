@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.export import pieces_of
 from indexer.masking import mask
+from indexer.session_export import pieces_of
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.codex.log_files import CodexAdapter
 from tests.indexer.transcripts.records import (

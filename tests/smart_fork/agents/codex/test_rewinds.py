@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from indexer import kept_logs
-from indexer.export import export_path
 from indexer.refresh import complete
+from indexer.session_export import export_path
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log_files import CodexAdapter
 from smart_fork.agents.copier import NewSession

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from indexer.settings import Setting
+from indexer.environment import Setting
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.team import wire
 from smart_fork.team.client import Client

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from indexer.json_values import dict_in, text_in
 from indexer.transcripts.model import Item, Role
-from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.transcript import TranscriptTurn
 from smart_fork.agents.qwen.log_files import agents_of
 from smart_fork.agents.qwen.session_reader import CODEC, is_typed, parts_of, typed_in
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
+from smart_fork.agents.tree_cutter import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
 
 
 class QwenCutter(TreeCutter):

@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 import orjson
 
+from indexer.json_values import dict_in, dicts_in, text_in
 from indexer.transcripts.model import Role
-from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, name_in
@@ -22,7 +22,7 @@ from smart_fork.agents.cuts.cutter import RawLine
 from smart_fork.agents.cuts.transcript import Transcript
 from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.foreign_database import erase
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter, files_below
+from smart_fork.agents.tree_cutter import COMPACTS, NOTHING, RecordFacts, TreeCutter, files_below
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Copilot CLI does not find a session without the first event.

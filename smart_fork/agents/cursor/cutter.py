@@ -16,10 +16,10 @@ from typing import Any
 import apsw
 import orjson
 
+from indexer.json_values import dicts_in, json_in, text_in
 from indexer.safe_files import config_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
-from indexer.values import dicts_in, json_in, text_in
 from smart_fork.agents.cuts.cutter import Cutter, first_record, opened, preview, raw_lines
 from smart_fork.agents.cuts.snapshots import cuts
 from smart_fork.agents.cuts.transcript import Call, Result, Transcript, TranscriptTurn

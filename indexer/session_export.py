@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from indexer.handover_action_lines import ASKED_US, HandoverText, parse_handover
-from indexer.lazy import dataclass, late
+from indexer.lazy_compilation import dataclass, late
 from indexer.masking import Masked, joined, mask
 from indexer.masking.alternate_readings import INVISIBLE
 from indexer.safe_files import file_name, index_root, open_regular, private_dir, replace_file

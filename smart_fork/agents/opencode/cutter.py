@@ -18,10 +18,10 @@ from typing import Any
 import apsw
 import orjson
 
+from indexer.json_values import dict_in, dicts_in, json_in, text_in
 from indexer.safe_files import DISK, Disk
 from indexer.transcripts.model import Role
 from indexer.transcripts.reader_state import utc
-from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Cutter, Edits, preview, rewritten, turn_of

@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
+from indexer.json_values import dict_in, dicts_in, json_in
 from indexer.masking import mask
 from indexer.transcripts.model import GivenBack, Item, Role
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rewritten
@@ -27,7 +27,7 @@ from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.messages import CODEC, Memory, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.session_reader import started_agents
-from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, files_below
+from smart_fork.agents.tree_cutter import COMPACTS, PLAIN, TreeCutter, files_below
 
 #: The fields about the whole conversation, in the first record or in changes.
 ABOUT = ("summary", "memoryScratchpad")

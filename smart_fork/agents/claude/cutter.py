@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import GivenBack, Role
-from indexer.values import dict_in, dicts_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.session_reader import CODEC, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.transcript import TranscriptTurn
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
+from smart_fork.agents.tree_cutter import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
 from smart_fork.errors import NotFound
 
 #: The fields that show a first line of Claude Code. Summaries and file snapshots, which may come first, have the last

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import orjson
 
-from indexer.lazy import dataclass
+from indexer.lazy_compilation import dataclass
 
 #: Keys in the metadata of a dataclass's fields.
 RARE, SPREAD = "rare", "spread"

@@ -13,11 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from indexer.json_values import dict_in
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import decode_line, first_lines
 from indexer.transcripts.reader_state import count
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.ancestry import RolloutPart, complete_history, first_header
