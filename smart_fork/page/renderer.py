@@ -198,11 +198,12 @@ MAX_CHARACTERS, MAX_COLOURED, _MAX_LINES, _MAX_COLUMNS = 40_000, 8_000, 400, 400
 _LANGUAGES = frozenset(
     """
     bash c c++ console cpp cs csharp css diff docker dockerfile go golang graphql haskell html http ini java javascript
-    js json json5 jsonc jsx kotlin kt lua nginx objc perl php powershell proto protobuf ps1 py py3 pycon
-    python python3 r rb rs ruby rust scala sh shell shell-session sql svelte swift toml ts tsx typescript
-    vue xml yaml yml zig zsh
+    js json json5 jsx kotlin lua nginx objc perl php powershell proto protobuf ps1 py py3 pycon python python3 r rb rs
+    ruby rust scala sh shell shell-session sql swift toml ts tsx typescript vue xml yaml yml zig zsh
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
+#: Names that Pygments lacks, with the nearest language that it has.
+_NEAREST_LANGUAGES = {"jsonc": "json5", "kt": "kotlin", "svelte": "html"}
 _LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _WORD = re.compile(r"(\w+)")
 #: The shortest word of a question that also matches the beginning of a longer word.
@@ -228,7 +229,7 @@ def _prose(text: str, words: tuple[str, ...]) -> Markup:
 
 def code(text: str, language: str = "") -> Markup:
     """Render code as HTML, in colors if the language is known and the code is short enough."""
-    name = language.lower()
+    name = _NEAREST_LANGUAGES.get(language.lower(), language.lower())
     if name in _LANGUAGES and len(text) <= MAX_COLOURED and _has_short_lines(text):
         with suppress(ClassNotFound):  # an older version of the library
             lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)

@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from pygments.lexers import get_lexer_by_name
 
 from smart_fork.page import renderer as rendering
 from smart_fork.page.renderer import MAX_CHARACTERS, code, prose
@@ -145,6 +146,12 @@ def test_code_of_an_unknown_language_is_code():
     assert "&lt;b&gt;" == str(code("<b>", "brainfuck"))
     assert "&lt;b&gt;" == str(code("<b>"))
     assert "<b>" not in code("<b>", "html")
+
+
+def test_each_language_that_has_colors_has_a_lexer():
+    for name in sorted(rendering._LANGUAGES.union(rendering._NEAREST_LANGUAGES.values())):
+        assert get_lexer_by_name(name)
+    assert '<span class="' in code('{"a": 1} // why', "JSONC")
 
 
 def test_nothing_is_lost_where_words_of_a_question_are_marked():
