@@ -1,4 +1,4 @@
-"""Make ``smart_fork/finding/instruction_filter.json``: what tells how to work from what to do, in a sentence's vector.
+"""Make ``question_instructions.json``: what tells how to work from what to do, in a sentence's vector.
 
     python benchmarks/bench.py instructions [--write]
 
@@ -17,7 +17,7 @@ import numpy as np
 from _frame import Table
 
 from indexer.default_embedder import LightEmbedder
-from smart_fork.finding.instruction_filter import MIN_LIKENESS, NUMBERS
+from smart_fork.finding.question_instructions import MIN_LIKENESS, NUMBERS
 
 TEXTS = Path(__file__).with_name("instructions.txt")
 #: What keeps the numbers small: the sentences are fewer than the numbers.

@@ -20,7 +20,7 @@ from smart_fork.agents import log_tail
 from smart_fork.cli import agents, status
 from smart_fork.cli.service.installation import ServiceInstallation
 from smart_fork.cli.service.token import Rotated
-from smart_fork.cli.setup import setup_answer as setting_up
+from smart_fork.cli.setup import setup_output as setting_up
 from smart_fork.excise import erasure as session_removal
 from smart_fork.finding import answer, conversation, hit, index_refresh, index_status, project_places
 from smart_fork.forking import results

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec
     from smart_fork.agents.ancestry import Ancestry
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.cuts.cutter import Cutter, Files
+    from smart_fork.agents.excision.cutter import Cutter, Files
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.log_tail import Tail
     from smart_fork.agents.login import Login
@@ -172,7 +172,7 @@ class AllAgents:
 
     def files_of(self, agent: str) -> Files:
         """Return the object that reads, replaces and deletes an agent's logs; for an unknown agent, plain files."""
-        from smart_fork.agents.cuts.cutter import Files
+        from smart_fork.agents.excision.cutter import Files
 
         return self.find_cutter(agent) or Files()
 

@@ -15,9 +15,9 @@ from smart_fork.agents.description import AgentDescription, AgentFacet, Home
 if TYPE_CHECKING:
     from smart_fork.agents.agent_processes import AgentProcesses
     from smart_fork.agents.ancestry import Ancestry, WorkerSessions
-    from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.cuts.cutter import Cutter
+    from smart_fork.agents.decoders import Codec
+    from smart_fork.agents.excision.cutter import Cutter
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.log_tail import Tail
     from smart_fork.agents.login import Login
@@ -60,17 +60,17 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "codec": "session_reader:{}Codec",
     "ancestry": "session_reader:{}Ancestry",
     "tail": "session_reader:TAIL",
-    "starter": "processes:{}Starter",
-    "worker_sessions": "processes:{}WorkerSessions",
+    "starter": "runtime:{}Starter",
+    "worker_sessions": "runtime:{}WorkerSessions",
     "storage": "log_files:{}Storage",
-    "screen": "processes:{}Screen",
+    "screen": "runtime:{}Screen",
     "copier": "session_writer:{}Copier",
     "converter": "session_writer:{}Converter",
-    "cutter": "cutter:{}Cutter",
+    "cutter": "excision:{}Cutter",
     "login": "settings:{}Login",
     "caller": "settings:{}Caller",
     "hooks": "settings:{}Hooks",
-    "processes": "processes:{}Processes",
+    "processes": "runtime:{}Processes",
     "prompts": "log_files:kept_prompts",
     "registration": "settings:{}Registration",
     "subagents": "session_reader:{}SubAgents",

@@ -15,7 +15,7 @@ from indexer.json_values import dict_in, dicts_in, text_in
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.lines import decode_document, probe
 from indexer.transcripts.model import GivenBack, Item, Session
-from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
+from smart_fork.agents.decoders import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
 #: The prefix of a thread's file name, and of a directory's address.

@@ -15,7 +15,7 @@ from indexer.safe_files import new_file, private_dir
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.reader_state import utc
-from smart_fork.agents.codec import CopyCodec, Record
+from smart_fork.agents.decoders import CopyCodec, Record
 from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.storage import undone_on_failure
 from smart_fork.errors import NotFound

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from indexer.json_values import dict_in
 from indexer.transcripts.model import Item
-from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
+from smart_fork.agents.decoders import Header, ReadCodec, Record, item_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
 #: The beginning of a sub-agent's title.

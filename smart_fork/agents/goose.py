@@ -18,7 +18,7 @@ import orjson
 from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, UsedTool
-from smart_fork.agents.codec import Header, ReadCodec, Record, text_of
+from smart_fork.agents.decoders import Header, ReadCodec, Record, text_of
 from smart_fork.agents.log_adapters import DatabaseAdapter, ReadAdapter, SessionStamp
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.base import is_name
 from indexer.transcripts.model import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import Header, JsonAnswers, ReadCodec, Record, status_first, text_of
+from smart_fork.agents.decoders import Header, JsonAnswers, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
 #: The main agent's log below a session's folder, and the prefix of the folder's name.

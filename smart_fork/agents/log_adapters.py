@@ -19,7 +19,7 @@ from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResu
 from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Header, ReadCodec, Record
+from smart_fork.agents.decoders import Header, ReadCodec, Record
 
 if TYPE_CHECKING:
     import apsw

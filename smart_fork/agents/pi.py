@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.model import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
+from smart_fork.agents.decoders import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
 #: Records that only connect two messages, and messages that no person wrote.

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import orjson
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Codec, Record, only
-from smart_fork.agents.cuts.transcript import MAX_DEPTH, PATH_FIELDS, is_fixed_field
+from smart_fork.agents.decoders import Codec, Record, only
+from smart_fork.agents.excision.transcript import MAX_DEPTH, PATH_FIELDS, is_fixed_field
 
 #: Replacements of the project's root and the home. The third escapes these characters in a person's text.
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"

@@ -13,7 +13,7 @@ from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Header, ReadCodec, Record
+from smart_fork.agents.decoders import Header, ReadCodec, Record
 from smart_fork.agents.log_adapters import ReadAdapter
 from smart_fork.agents.record_reader import Kept
 from smart_fork.agents.tree import FolderlessTree

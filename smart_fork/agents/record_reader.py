@@ -18,7 +18,7 @@ from indexer.transcripts.lines import Line, decode_line, first_lines, last_lines
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.reader_state import is_path, utc
 from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, headline_of, title_of
-from smart_fork.agents.codec import Codec, Record
+from smart_fork.agents.decoders import Codec, Record
 
 #: The facts and turns of an earlier reading.
 Kept = tuple[dict[str, Any], list[Turn]] | None

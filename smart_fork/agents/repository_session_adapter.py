@@ -22,8 +22,8 @@ from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, 
 from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS, repository_sessions
-from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.agents.repository_session_sources import StoredSession, said_in, transcript
 from smart_fork.agents.repository_sessions import HISTORIES, RepositorySessions, find, in_clone, is_within

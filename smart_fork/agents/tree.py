@@ -17,7 +17,7 @@ from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import GivenBack, Inferred, Resumed, Role, Turn, UsedTool, turn_of
 from indexer.transcripts.reader_state import is_path, pack, utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
-from smart_fork.agents.codec import Record
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.record_reader import Kept, LineFold
 
 #: Claude Code 2.1.197 and 2.1.332 bridge a missing record to the newest record at most this much older.

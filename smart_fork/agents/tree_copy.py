@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from smart_fork.agents.codec import MessageCodec, Record
 from smart_fork.agents.copier import Copier, Copy, Entry, Excerpt, LiveRecord, NewSession
+from smart_fork.agents.decoders import MessageCodec, Record
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_edit import respelled

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from indexer.safe_files import open_regular
 from indexer.transcripts.model import GivenBack, Item, Role
-from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cuts import cutter
-from smart_fork.agents.cuts.cutter import Cutter, Edits, RawLine
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
+from smart_fork.agents.decoders import Codec, Record
+from smart_fork.agents.excision import cutter
+from smart_fork.agents.excision.cutter import Cutter, Edits, RawLine
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}

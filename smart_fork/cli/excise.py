@@ -14,7 +14,7 @@ import typer
 from indexer import state_db
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import snapshots as kept_snapshots
+from smart_fork.agents.excision import snapshots as kept_snapshots
 from smart_fork.agents.request_fields import takes
 from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, among, option
@@ -393,7 +393,7 @@ def _shared_id(path: Path, agent: str) -> str | None:
     from smart_fork.agents.log_readers import READERS
 
     if agent in READERS.names and state_db.rows("SELECT 1 FROM pulled LIMIT 1"):
-        from smart_fork.sharing.received_logs import tracked_in
+        from smart_fork.sharing.log_register import tracked_in
 
         with suppress(SmartForkError):
             return found[2].session_id if (found := tracked_in(path, agent)) else None

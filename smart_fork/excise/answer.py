@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from indexer.json_values import Value, rare, record, value
 from indexer.lazy_compilation import dataclass
-from smart_fork.agents.cuts.transcript import CutWarning
+from smart_fork.agents.excision.transcript import CutWarning
 from smart_fork.agents.request_fields import said
 
 

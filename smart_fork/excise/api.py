@@ -13,10 +13,10 @@ from typing import Any, ParamSpec
 from indexer.json_values import Value
 from indexer.safe_files import DISK, Disk
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts.transcript import Call, CutWarning, Result, Tool
-from smart_fork.agents.cuts.transcript import LinePlace as Place
-from smart_fork.agents.cuts.transcript import Transcript as Session
-from smart_fork.agents.cuts.transcript import TranscriptTurn as Turn
+from smart_fork.agents.excision.transcript import Call, CutWarning, Result, Tool
+from smart_fork.agents.excision.transcript import LinePlace as Place
+from smart_fork.agents.excision.transcript import Transcript as Session
+from smart_fork.agents.excision.transcript import TranscriptTurn as Turn
 from smart_fork.errors import Usage
 from smart_fork.excise import cutting, suggestions, verification
 from smart_fork.excise.answer import CutRequest as Request

@@ -21,8 +21,8 @@ from indexer.masking.secrets import hidden_in_parts, lines_at, masked_spans, spa
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Turn
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import revealed_secrets
-from smart_fork.agents.cuts.transcript import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field
+from smart_fork.agents.decoders import revealed_secrets
+from smart_fork.agents.excision.transcript import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise.answer import Excised
 from smart_fork.forking.family import reached

@@ -24,8 +24,8 @@ from indexer.safe_files import file_name, index_db, state_home
 from indexer.session_export import export_path
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.cuts import cutter as raw
-from smart_fork.agents.cuts.transcript import searchable_texts
+from smart_fork.agents.excision import cutter as raw
+from smart_fork.agents.excision.transcript import searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise.answer import Remnant
 from smart_fork.finding.index_access import opened

@@ -23,8 +23,8 @@ from indexer.transcripts.texts import title_of
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.transcript import CutWarning, Transcript
+from smart_fork.agents.excision import snapshots, titles
+from smart_fork.agents.excision.transcript import CutWarning, Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.excise import lookup

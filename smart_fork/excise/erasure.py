@@ -31,8 +31,8 @@ from indexer.refresh import forget_session, remove_unfinished_files
 from indexer.safe_files import index_db, state_home, sweep
 from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.excision import snapshots
+from smart_fork.agents.excision.transcript import Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import UncutFile

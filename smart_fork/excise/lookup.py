@@ -21,8 +21,8 @@ from indexer.store.base import SessionRow
 from indexer.store.sqlite import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, repository_sessions
-from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
+from smart_fork.agents.excision import snapshots, titles
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_adapters import LogAdapter
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.display_text import quoted

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from shlex import quote
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn, searchable_texts
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.excise.answer import Suggestion, Suggestions
 from smart_fork.excise.cut_plan import closure, secrets_in
 from smart_fork.excise.lookup import resolve_transcript

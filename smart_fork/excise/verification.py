@@ -16,8 +16,8 @@ from typing import NamedTuple
 from indexer import kept_logs, state_db
 from indexer.errors import what_failed
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
+from smart_fork.agents.excision import snapshots
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise import cut_words, lookup

@@ -34,8 +34,8 @@ from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
+from smart_fork.agents.excision import snapshots
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
 from smart_fork.excise.answer import CutFile, IndexAfterCut, UncutFile

@@ -145,7 +145,7 @@ class ProjectIndex:
         if len(query.intent.split()) < LONG_WORDS:
             return query
         if query.intent not in self._relevant:
-            from smart_fork.finding.instruction_filter import without_instructions  # only long questions need it
+            from smart_fork.finding.question_instructions import without_instructions  # only long questions need it
 
             with suppress(ModelUnavailableError):
                 self._relevant[query.intent] = without_instructions(query.intent, self.engine.embedder)

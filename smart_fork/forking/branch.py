@@ -26,7 +26,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts import titles
+from smart_fork.agents.excision import titles
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.agents.request_fields import Options

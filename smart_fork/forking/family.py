@@ -22,8 +22,8 @@ from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog
-from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.cutter import Cutter
+from smart_fork.agents.excision import snapshots
+from smart_fork.agents.excision.cutter import Cutter
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.workers.registry import Registry, WorkerRecord
 

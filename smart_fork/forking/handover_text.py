@@ -32,8 +32,8 @@ from indexer.transcripts.model import AgentName, GivenBack, Item, Session, ToolC
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record, aside, revealed_secrets
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.decoders import Record, aside, revealed_secrets
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
 from smart_fork.display_text import quotation

@@ -16,8 +16,8 @@ import orjson
 
 from indexer.masking.rules import MARK, SHAPE, Span
 from indexer.masking.secrets import hidden_in_parts, key_lines, lines_at, masked_spans, spans_of, together
-from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts.transcript import MAX_DEPTH, is_fixed_field, searchable_texts
+from smart_fork.agents.decoders import Record
+from smart_fork.agents.excision.transcript import MAX_DEPTH, is_fixed_field, searchable_texts
 from smart_fork.agents.portable_records import Converter
 from smart_fork.errors import Unshareable
 

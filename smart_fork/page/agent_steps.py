@@ -19,7 +19,7 @@ from indexer.masking import Masked, beginning, mask, mask_parts
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import GivenBack, Session, ToolCall, UsedTool
-from smart_fork.agents.codec import Codec
+from smart_fork.agents.decoders import Codec
 from smart_fork.display_text import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]

@@ -13,7 +13,7 @@ from indexer.lazy_compilation import dataclass
 from indexer.masking import Masked, beginning, knowing, mask, shorten
 from indexer.session_export import LABELS
 from indexer.transcripts.model import Exchange, Session
-from smart_fork.agents.codec import Codec, revealed_secrets
+from smart_fork.agents.decoders import Codec, revealed_secrets
 from smart_fork.display_text import printable
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError
 from smart_fork.finding.conversation import Message

@@ -14,10 +14,10 @@ from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Budget, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked
+from smart_fork.page.changes_since_shown import refuse_changed_session
 from smart_fork.page.endpoint_builder import existing_directory
 from smart_fork.page.forms import parse_form
 from smart_fork.page.renderer import Shown
-from smart_fork.page.stale_pages import refuse_changed_session
 
 #: The fields of a form that are options of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "keep", "drop", "brief", "as_agent", "unmasked")

@@ -10,7 +10,7 @@ from indexer import kept_logs
 from indexer.lazy_compilation import dataclass
 from indexer.log_changes import forgotten
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.agents.log_readers import READERS
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import IndexUnavailable

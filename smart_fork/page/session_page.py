@@ -18,7 +18,7 @@ from indexer.masking import Masked, knowing
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import revealed_secrets
+from smart_fork.agents.decoders import revealed_secrets
 from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
@@ -37,6 +37,7 @@ from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.finding.team_sessions import team_room
 from smart_fork.forking.source_sessions import is_others
 from smart_fork.page.agent_steps import Steps
+from smart_fork.page.changes_since_shown import ChangeSinceShown, ShownState, change_at_address, refuse_changed_session
 from smart_fork.page.conversation_page import ConversationPage, LazyForks, reading
 from smart_fork.page.endpoint_builder import Asked, Endpoints, ProjectCookie, existing_directory, in_thread
 from smart_fork.page.renderer import (
@@ -50,7 +51,6 @@ from smart_fork.page.renderer import (
     streamed,
     subagent_link,
 )
-from smart_fork.page.stale_pages import ChangeSinceShown, ShownState, change_at_address, refuse_changed_session
 from smart_fork.workers.verdicts import NotedSession
 
 log = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts import titles
+from smart_fork.agents.decoders import Record
+from smart_fork.agents.excision import titles
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable, Usage
@@ -32,7 +32,7 @@ from smart_fork.forking import handover_text
 from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.forking.fork_points import branch_point
 from smart_fork.forking.source_sessions import refuse_borrowed
-from smart_fork.sharing import received_logs
+from smart_fork.sharing import log_register
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.sharing.outgoing import last_pair
 from smart_fork.sharing.tracking import Alias
@@ -226,7 +226,7 @@ def read_received(
 
     becomes = TargetSession(source_id, HomePlace.of(root))
     with (
-        received_logs.temporary_folder() as folder,
+        log_register.temporary_folder() as folder,
         handover_text.temporary_log(agent, source_id, converter.anew(kept(), becomes), folder) as log,
     ):
         session = READERS[agent].read(log, keep_raw=keep_raw).session
@@ -303,7 +303,7 @@ def converted_session(
     told = handover_text.read_neutral(session, last_pair(session))
     said = handover_text.utterances(session, told.messages, {0: handover_text.QUOTED_DATA_NOTICE})
     with (
-        received_logs.temporary_folder() as folder,
+        log_register.temporary_folder() as folder,
         handover_text.as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
     ):
         yield made, handover_text.lost_of(told)

@@ -31,7 +31,7 @@ from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
 from smart_fork.agents import AGENTS, repository_sessions
-from smart_fork.agents.codec import Record
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import Converter, HomePlace
 from smart_fork.display_text import printable

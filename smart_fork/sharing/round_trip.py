@@ -24,7 +24,7 @@ import orjson
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts.transcript import is_fixed_field
+from smart_fork.agents.excision.transcript import is_fixed_field
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import Converter, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable

@@ -21,9 +21,9 @@ import orjson
 from indexer.safe_files import replace_file
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.transcript import Transcript, searchable_texts
+from smart_fork.agents.decoders import Record
+from smart_fork.agents.excision import snapshots
+from smart_fork.agents.excision.transcript import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace, TargetSession
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, advice
@@ -31,11 +31,11 @@ from smart_fork.excise import lookup, writing
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.cut_words import words_and_runs
 from smart_fork.excise.verification import cut_lines
-from smart_fork.sharing import received_logs
+from smart_fork.sharing import log_register
 from smart_fork.sharing.canonical import decode, url_of
 from smart_fork.sharing.local_logs import ProjectLogs
+from smart_fork.sharing.log_register import Edits, ReceivedLog
 from smart_fork.sharing.outgoing import digests_of
-from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.sharing.withdrawn_content import (
     Loss,
@@ -71,7 +71,7 @@ def refuse_uncuttable(agent: str, session_id: str) -> None:
 def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
     """Return the records of a copy before and after the edits `keys`, each with its time."""
     before = _records(one, one.path)
-    was, left = ([(received_logs.record_time(record), orjson.dumps(record)) for record in some] for some in (
+    was, left = ([(log_register.record_time(record), orjson.dumps(record)) for record in some] for some in (
         before, list(_left(one, before, keys))
     ))  # fmt: skip
     return was, left
@@ -117,7 +117,7 @@ def _records(one: ReceivedLog, path: Path) -> list[Record]:
 def _left(one: ReceivedLog, records: Iterable[Record], keys: _EditsByKey) -> Iterator[Record]:
     converter = AGENTS.converter_of(one.agent)
     for record in records:
-        key = received_logs.record_key(record)
+        key = log_register.record_key(record)
         if key not in keys:
             yield record
         elif (new := keys[key]) is not None and (arrived := converter.arrived(decode(new), others=False)) is not None:
@@ -142,11 +142,11 @@ def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
 
     With `remove`, delete these logs as a whole.
     """
-    received_logs.clear_unfinished()
+    log_register.clear_unfinished()
     changed: list[Path] = []
     removed: list[Path] = []
     put_off: dict[Path, str] = {}
-    for one in received_logs.with_pending_edits():
+    for one in log_register.with_pending_edits():
         edits = one.pending_edits()
         try:
             gone = _settled(one, edits, changed, put_off, remove=remove)
@@ -175,16 +175,16 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
-        if one.agent != received_logs.RECORD_FILE:
+        if one.agent != log_register.RECORD_FILE:
             _follow(one, _removal_of_lost_log(one, keys, edits), changed, put_off, edits)
             lookup.remove_own_files(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
         return True
-    if one.agent == received_logs.RECORD_FILE:
+    if one.agent == log_register.RECORD_FILE:
         return _settled_file(one, keys, remove=remove)
     is_crossed = any(digest in edits for digest in one.crossed_from)
     is_known = all(map(one.time, edits.keys() & {*one.crossed_from}))
-    if (received_logs.CONVERTED in keys or (is_crossed and not is_known)) and not remove:
+    if (log_register.CONVERTED in keys or (is_crossed and not is_known)) and not remove:
         raise ForkRefused(
             "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
             "remove it with smart-fork team sync --remove."
@@ -201,7 +201,7 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
     if gone:
         one.forget()
     else:
-        (received_logs.find(one.path, one.agent) or one).edited(edits).save(settled=True)
+        (log_register.find(one.path, one.agent) or one).edited(edits).save(settled=True)
     return gone
 
 
@@ -266,9 +266,9 @@ def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
     records = ((line, record) for line in lines if (record := record_in(line)) is not None)
     return [
-        (received_logs.record_time(one), line)
+        (log_register.record_time(one), line)
         for line, one in records
-        if received_logs.record_key(converter.outgoing(one, place)) in keys
+        if log_register.record_key(converter.outgoing(one, place)) in keys
     ]
 
 
@@ -302,7 +302,7 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
     )
     for other in (
         *descent.descendants,
-        *(other for other in others if not received_logs.find(other.path, other.agent)),
+        *(other for other in others if not log_register.find(other.path, other.agent)),
     ):
         try:
             if other.handed_over:
@@ -329,7 +329,7 @@ def _whole(one: ReceivedLog) -> Transcript:
 
 def _is_author(edits: Edits) -> bool:
     """Return True if this machine pushed some edited records. Then a log with equal records may be the original."""
-    return any(digest in edits and not key for one in received_logs.all_received() for digest, key in one.records)
+    return any(digest in edits and not key for one in log_register.all_received() for digest, key in one.records)
 
 
 def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
@@ -340,7 +340,7 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
             record = None if turn.inherited else record_in(turn.raw)
-            if record is not None and (key := received_logs.record_key(converter.outgoing(record, place))) in keys:
+            if record is not None and (key := log_register.record_key(converter.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
         planned = CutPlan.of(session, cut | set(more))
@@ -404,7 +404,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
     """
     if call_context.limited():
         return {}
-    shared = [one for one in received_logs.all_received() if one.server]
+    shared = [one for one in log_register.all_received() if one.server]
     found = dict(_owing(path.resolve()))
     for log_cut in _cut_logs(path, tool) if shared else ():
         found |= _holding(log_cut, shared)
@@ -413,7 +413,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (log, next step) for the log at `path`, and for logs it was made of, if they have withdrawn text."""
-    for one in received_logs.with_pending_edits():
+    for one in log_register.with_pending_edits():
         if path in {one.path, *(other.path for other in lookup.derived_from(_whole(one)).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
             yield str(one.path), f"Withdrawn text is still in it. {again}"
@@ -428,7 +428,7 @@ def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
                 yield lookup.load_for_cut(one.agent, one.path)
 
 
-def _holding(session: Transcript, shared: list[received_logs.ReceivedLog]) -> Iterator[tuple[str, str]]:
+def _holding(session: Transcript, shared: list[log_register.ReceivedLog]) -> Iterator[tuple[str, str]]:
     if session.tool not in AGENTS or not AGENTS[session.tool].has("converter"):
         return
     lines, agent = cut_lines(session), session.tool
@@ -447,12 +447,12 @@ def _holding(session: Transcript, shared: list[received_logs.ReceivedLog]) -> It
             yield from _named(one)
 
 
-def _named(one: received_logs.ReceivedLog) -> Iterator[tuple[str, str]]:
+def _named(one: log_register.ReceivedLog) -> Iterator[tuple[str, str]]:
     for session_id in one.sessions:
         again = advice(
             f"smart-fork team excise cut RANGE {session_id} withdraws it from all users.",
             tool=f"Its owner can withdraw it: team session {session_id}.",
         )
         yield url_of(one.server, one.project, session_id), f"It is still shared. {again}"
-    if one.agent == received_logs.RECORD_FILE:
+    if one.agent == log_register.RECORD_FILE:
         yield str(one.path), "It is a file of a shared session. Delete it, or withdraw it there."

@@ -17,9 +17,9 @@ import orjson
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn, searchable_texts
+from smart_fork.agents.decoders import Record
+from smart_fork.agents.excision import snapshots, titles
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure, lookup, writing
@@ -27,7 +27,7 @@ from smart_fork.excise.cut_plan import CutPlan, map_texts
 from smart_fork.excise.cut_words import telling_words, words_and_runs
 from smart_fork.finding import session_notes
 from smart_fork.forking.session_use import SessionUse
-from smart_fork.sharing import received_logs
+from smart_fork.sharing import log_register
 from smart_fork.sharing.canonical import encode
 
 #: A line of a log, after its time.
@@ -101,7 +101,7 @@ class Loss:
     def forget_snapshots(self, session_id: str) -> None:
         """Delete the session's snapshots (its log's contents before cuts) that contain lost content."""
         for kept in snapshots.snapshots(session_id):
-            times = map(received_logs.record_time, filter(None, map(record_in, snapshots.lines(kept))))
+            times = map(log_register.record_time, filter(None, map(record_in, snapshots.lines(kept))))
             if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(times):
                 kept.path.unlink(missing_ok=True)
 

@@ -32,14 +32,14 @@ from smart_fork.finding.remote_search import RemoteAnswer, RemoteSession
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import QuestionEmbeddings
 from smart_fork.finding.team_sessions import ServerState
-from smart_fork.sharing import received_logs
+from smart_fork.sharing import log_register
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.team import PullOptions, client, stored_logins, wire
-from smart_fork.team.branch_and_fork import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
 from smart_fork.team.project import TeamProject, opened
 from smart_fork.team.searchable_session import as_float16, vector_space
+from smart_fork.team.shared_session_copies import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.shared_session_reader import listed, look_into, read
 from smart_fork.team.tracked_sessions import free_alias
 from smart_fork.team.wire import Administer
@@ -198,7 +198,7 @@ def _fetch_new(where: TeamProject, source_id: str) -> FetchedSession:
 
 
 def _delete_copy(where: TeamProject, one: FetchedSession) -> None:
-    known = received_logs.find(one.path, one.agent)
+    known = log_register.find(one.path, one.agent)
     AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()

@@ -17,7 +17,7 @@ from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound
 from smart_fork.finding.session_place import WorkDirectory
-from smart_fork.sharing import canonical, received_logs
+from smart_fork.sharing import canonical, log_register
 from smart_fork.sharing.local_logs import write_local
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, check_utf8, write_error
@@ -119,7 +119,7 @@ def written_copy(
     AGENTS.converter_of(agent)  # says what it cannot have
     new, directory = AGENTS.starter_of(agent).new_id(), directory_of(project, wanted)
     root = project.place.root if directory.is_relative_to(project.place.root) else directory
-    with received_logs.writing_copy(agent, new, project.place):
+    with log_register.writing_copy(agent, new, project.place):
         try:
             made = write_local(
                 taken.records,
@@ -160,12 +160,12 @@ def _store_origin(
 
     If that fails, delete the log.
     """
-    here = received_logs.ReceivedLog(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
+    here = log_register.ReceivedLog(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
         if made.agent == taken.info.agent:
-            received_logs.store_received(here, taken.records[:count], others=others)
+            log_register.store_received(here, taken.records[:count], others=others)
         else:
-            received_logs.store_converted(here, taken.records[:count])
+            log_register.store_converted(here, taken.records[:count])
         _note_others(project, taken, taken.records[:count], made, others=others)
     except BaseException:
         delete_copy(made)
@@ -175,7 +175,7 @@ def _store_origin(
 def delete_copy(made: WrittenLog) -> None:
     """Delete a log that a command wrote on this machine, and all data that are stored about the log."""
     made.undo()
-    if (known := received_logs.find(made.path, made.agent)) is not None:
+    if (known := log_register.find(made.path, made.agent)) is not None:
         known.forget()
 
 
@@ -187,7 +187,7 @@ def _as_file(project: TeamProject, taken: Download, name: str) -> SharingResult:
     digests = [sha256(one).hexdigest() for one in taken.records]
     known = tuple(zip(digests, digests, strict=True))
     root, server, key = project.place.root, project.server, project.key
-    received_logs.ReceivedLog(path, received_logs.RECORD_FILE, root, server, key, known, (taken.info.id,)).save()
+    log_register.ReceivedLog(path, log_register.RECORD_FILE, root, server, key, known, (taken.info.id,)).save()
     return replace(shared_result("pull", project, taken.info, None), files=(str(path),))
 
 
@@ -212,13 +212,13 @@ def _note_others(
     count = len(told) if others else _count_of_others(project, taken.info)
     if not count:
         return
-    pushed = {digest for one in received_logs.all_received() for digest, key in one.records if not key}
+    pushed = {digest for one in log_register.all_received() for digest, key in one.records if not key}
     own = {
-        received_logs.record_id(canonical.decode(one))
+        log_register.record_id(canonical.decode(one))
         for number, one in enumerate(told)
         if number >= count or sha256(one).hexdigest() in pushed
     }
-    said = (received_logs.record_id(canonical.decode(one)) for one in made.local.records)
+    said = (log_register.record_id(canonical.decode(one)) for one in made.local.records)
     provenance.remember_foreign(made.session_id, (one for one in said if one and one not in own))
 
 

@@ -20,16 +20,16 @@ from smart_fork.display_text import printable
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.sharing import canonical, received_logs
+from smart_fork.sharing import canonical, log_register
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch_and_fork import create_with_common_records, unparented_hint, update_description
 from smart_fork.team.download import open_segment
 from smart_fork.team.project import TeamProject
 from smart_fork.team.push_plan import Plan, Preview, already_sent, chosen_visibility, hinted_conflict, plan
 from smart_fork.team.searchable_session import as_float16, passage_hash, searchable_form, vector_space
 from smart_fork.team.segments import Segment, pack
+from smart_fork.team.shared_session_copies import create_with_common_records, unparented_hint, update_description
 from smart_fork.team.sharing_result import SharingResult, shared_result
 from smart_fork.team.tracked_sessions import PendingCreation, alias_of_session, default_alias, track_session
 
@@ -58,7 +58,7 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> SharingResult | 
 
     Raise `Conflict` if the log has new records: paths in the shared session are relative to the other checkout.
     """
-    found = received_logs.tracked_in(made.session.source_path, made.session.agent)
+    found = log_register.tracked_in(made.session.source_path, made.session.agent)
     if found is None:
         return None
     known, name, one = found
@@ -96,11 +96,11 @@ def _sent(project: TeamProject, made: Plan) -> SharingResult:
     info = info if created else update_description(project, info, made.said)
     base = (0, canonical.NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
-    log = received_logs.ReceivedLog(
+    log = log_register.ReceivedLog(
         session.source_path, session.agent, root, project.server, project.key, (), (info.id,)
     )
     before = made.alias.file if made.alias is not None else None
-    received_logs.store_pushed(log, *base, made.out.records, before=before)
+    log_register.store_pushed(log, *base, made.out.records, before=before)
     name = _alias_name(project, made, info.id)
     here = {
         "files": (str(made.session.source_path),),

@@ -20,8 +20,8 @@ from smart_fork.sharing import canonical, round_trip
 from smart_fork.sharing.outgoing import SentBefore, dropped_in_words, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch_and_fork import unparented_hint
 from smart_fork.team.project import ID_BEGINNING, TeamProject
+from smart_fork.team.shared_session_copies import unparented_hint
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import LocalRecords

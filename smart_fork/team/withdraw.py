@@ -20,8 +20,8 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.transcript import Transcript, searchable_texts
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.transcript import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace
 from smart_fork.display_text import quoted
@@ -29,7 +29,7 @@ from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, Sma
 from smart_fork.excise import lookup
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.cut_words import telling_words, words_and_runs
-from smart_fork.sharing import canonical, received_logs, withdrawal
+from smart_fork.sharing import canonical, log_register, withdrawal
 from smart_fork.sharing.local_logs import read_received
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.team import client, stored_logins, wire
@@ -233,15 +233,15 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
             continue
         shared = converter.outgoing(record, place)
         if turn.id in made.gone:
-            gone.add(received_logs.record_key(shared))
+            gone.add(log_register.record_key(shared))
         elif (line := made.edits.get(position)) is not None and (after := dict_in(json_in(line))):
             edited = canonical.encode(converter.outgoing(after, place))
             if edited != canonical.encode(shared):  # which parent it names is no part of it
-                new[received_logs.record_key(shared)] = edited
+                new[log_register.record_key(shared)] = edited
     edits: dict[bytes, bytes | None] = {}
     for one in taken.records:
         here = converter.arrived(canonical.decode(one), others=False)
-        key = received_logs.record_key(here) if here is not None else ""
+        key = log_register.record_key(here) if here is not None else ""
         if key in gone:
             edits[sha256(one).digest()] = None
         elif key in new:
@@ -323,7 +323,7 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
     if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < CHECK_INTERVAL:
         return
     found, since = _new(client, asked["since"] if asked else None)
-    owing = [(one, edits) for one in received_logs.all_received() if (edits := _withdrawn_of(one, client, found))]
+    owing = [(one, edits) for one in log_register.all_received() if (edits := _withdrawn_of(one, client, found))]
     records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
     for one, edits in owing:
         known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
@@ -337,7 +337,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
     First ask the server for new withdrawals, and wait at most 1.5 seconds. Raise `Conflict` if the log still contains
     withdrawn messages.
     """
-    known = received_logs.find(path, agent)
+    known = log_register.find(path, agent)
     if known is None:
         return
     if known.server:
@@ -360,7 +360,7 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords]
 
 
 def _withdrawn_of(
-    one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
+    one: log_register.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
 ) -> dict[str, str | None]:
     """Return the withdrawals in `found` that concern one local log, as edits of its records, by digest.
 

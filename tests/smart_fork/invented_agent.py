@@ -13,7 +13,7 @@ from smart_fork.agents import AllAgents, log_adapters, log_readers
 from smart_fork.agents.agent import ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log_files as claude_log
-from smart_fork.agents.claude.processes import ClaudeStarter
+from smart_fork.agents.claude.runtime import ClaudeStarter
 from smart_fork.agents.description import Home
 
 NAME, TITLE = "madeup", "Made Up"

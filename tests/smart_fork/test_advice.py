@@ -24,7 +24,7 @@ OF_PEOPLE = ("cli/", "doctor.py", "hooks/", "page/")
 #: The server of a team answers its commands, and they are people's, as is what both sides say.
 OF_PEOPLE += ("sharing/", "team/")
 #: The same of single modules: suggesting is commands alone.
-OF_PEOPLE += ("agents/cuts/snapshots.py", "excise/suggestions.py")
+OF_PEOPLE += ("agents/excision/snapshots.py", "excise/suggestions.py")
 #: `git worktree remove --force` is git's.
 COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)

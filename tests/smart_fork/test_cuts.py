@@ -14,7 +14,7 @@ from indexer.transcripts.actions import describe, describe_raw, error_note
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.texts import title_of
 from smart_fork.agents.codex.codec import failure_of
-from smart_fork.agents.cuts.cutter import preview
+from smart_fork.agents.excision.cutter import preview
 from smart_fork.agents.screen import Screen
 from smart_fork.cli.service.json_log import JsonLines
 from smart_fork.display_text import plain_name, quoted

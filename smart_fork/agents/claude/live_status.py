@@ -8,7 +8,7 @@ from typing import Any
 from indexer.json_values import dict_in, dicts_in
 from smart_fork.agents import log_tail
 from smart_fork.agents.claude.session_reader import INTERRUPTED, USAGE, loaded_after, usage_of
-from smart_fork.agents.codec import texts_of
+from smart_fork.agents.decoders import texts_of
 
 #: The beginnings of texts about Claude Code's own commands, which are not sent to a model.
 _OWN_COMMANDS = ("<command-name>", "<local-command-", "<command-message>")

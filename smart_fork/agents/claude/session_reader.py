@@ -29,7 +29,7 @@ from indexer.transcripts.texts import (
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import TreeAncestry
 from smart_fork.agents.claude.log_files import guessed_directory, slug
-from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
+from smart_fork.agents.decoders import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
 

@@ -19,8 +19,8 @@ from indexer.transcripts.model import Session, Turn
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.log_files import folder_of
 from smart_fork.agents.claude.session_reader import CODEC, ClaudeCodec
-from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, Excerpt, NewSession
+from smart_fork.agents.decoders import Record, aside, only
 from smart_fork.agents.portable_records import Converter, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.storage import copy_file, copy_folder
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, records_in_order

@@ -19,9 +19,9 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, FamilyLog, SessionBeginning, WorkerSessions
-from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
+from smart_fork.agents.decoders import Record
 from smart_fork.errors import NotFound
 
 

@@ -16,7 +16,7 @@ from indexer.transcripts.actions import error_note, status_and_body
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Session, Turn, UsedTool
 from indexer.transcripts.texts import strip_boilerplate
-from smart_fork.agents.codec import (
+from smart_fork.agents.decoders import (
     CopyCodec,
     JsonAnswers,
     Record,

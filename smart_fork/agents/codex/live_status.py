@@ -11,8 +11,8 @@ from indexer.json_values import dict_in, text_in
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.reader_state import count
 from smart_fork.agents import log_tail
-from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log_files import CodexAdapter
+from smart_fork.agents.decoders import texts_of
 
 #: The bytes at a log's end that are read, and the number of newest logs.
 _BYTES, _LOGS = 1 << 20, 5

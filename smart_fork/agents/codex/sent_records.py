@@ -12,13 +12,13 @@ from indexer.json_values import text_in
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import Item, RecordSize, Role, Turn
 from indexer.transcripts.texts import strip_boilerplate
-from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
 from smart_fork.agents.copier import Entry
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.cutter import head, turn_of, with_sources
-from smart_fork.agents.cuts.titles import mark
-from smart_fork.agents.cuts.transcript import LinePlace, Transcript, TranscriptTurn
+from smart_fork.agents.decoders import Record, texts_of
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.cutter import head, turn_of, with_sources
+from smart_fork.agents.excision.titles import mark
+from smart_fork.agents.excision.transcript import LinePlace, Transcript, TranscriptTurn
 
 #: The kinds of records that a cut keeps, without the texts that they repeat.
 _KINDS: Mapping[str, Mapping[str, Any]] = {

@@ -31,7 +31,6 @@ from indexer.transcripts.model import (
 from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS, record_reader
-from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import (
     CALLS,
@@ -46,6 +45,7 @@ from smart_fork.agents.codex.codec import (
 )
 from smart_fork.agents.codex.log_files import thread_name, threads
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
+from smart_fork.agents.decoders import Record
 
 if TYPE_CHECKING:
     from smart_fork.agents.codex.sent_records import RecordSizes

@@ -12,13 +12,13 @@ import orjson
 from indexer.json_values import dict_in, dicts_in, json_in, text_in
 from indexer.transcripts.lines import LineReader, decode_line
 from indexer.transcripts.model import Session, UsedTool
-from smart_fork.agents.codec import Record, only
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.ancestry import complete_history, lines_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, COMPACTIONS, CodexCodec, compaction_items, note_item, ordinal_of
 from smart_fork.agents.codex.sent_records import SeenRecord, enveloped, linked_turns, sent_records
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
-from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.decoders import Record, only
+from smart_fork.agents.excision.transcript import Transcript
 from smart_fork.agents.portable_records import Converter, Image, TargetSession, Utterance, all_texts
 from smart_fork.json_edit import respelled
 

@@ -25,8 +25,8 @@ from indexer.transcripts.reader_state import count, utc
 from indexer.transcripts.texts import PersonAnswers, strip_boilerplate, strip_recall, title_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, origin_by_workers
-from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log_files import WORKSPACE, name_in
+from smart_fork.agents.decoders import Record, SizedCodec, characters, shortened
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 from smart_fork.agents.record_reader import read
 from smart_fork.agents.subagents import SubAgents

@@ -20,10 +20,10 @@ from indexer.json_values import dict_in
 from indexer.safe_files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.copilot import session_reader
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, sessions
+from smart_fork.agents.decoders import Record, aside, only
 from smart_fork.agents.portable_records import Converter, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.storage import copy_folder
 from smart_fork.agents.tree import rooted

@@ -19,5 +19,5 @@ class Cursor(Agent):
         ability: why for ability, why in ReadOnlyAgent.lacks.items() if ability != "cut"
     })  # fmt: skip
     facets = MappingProxyType({
-        "reader": "log_files:CursorAdapter", "codec": "log_files:CursorCodec", "cutter": "cutter:CursorCutter",
+        "reader": "log_files:CursorAdapter", "codec": "log_files:CursorCodec", "cutter": "excision:CursorCutter",
     })  # fmt: skip

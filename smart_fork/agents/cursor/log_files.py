@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from indexer.json_values import dict_in
 from indexer.transcripts.model import Item
-from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
+from smart_fork.agents.decoders import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
 #: The text that a person typed, and the directory in the text that Cursor adds.

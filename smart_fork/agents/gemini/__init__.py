@@ -32,4 +32,4 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual_facets("worker_sessions", "prompts", caller="processes:GeminiCaller", codec="messages:GeminiCodec")
+    facets = usual_facets("worker_sessions", "prompts", caller="runtime:GeminiCaller", codec="messages:GeminiCodec")

@@ -23,7 +23,7 @@ import orjson
 from indexer.json_values import dicts_in
 from indexer.lazy_compilation import late
 from indexer.transcripts.model import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import (
+from smart_fork.agents.decoders import (
     CopyCodec,
     JsonAnswers,
     Record,

@@ -35,7 +35,7 @@ from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS, record_reader
 from smart_fork.agents.ancestry import HEAD_RECORDS, Ancestry, CopiedMessage, FamilyLog, origin_by_workers
-from smart_fork.agents.codec import Record
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.messages import (
     CODEC,

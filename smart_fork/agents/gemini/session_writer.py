@@ -19,8 +19,8 @@ import orjson
 
 from indexer.json_values import dict_in, dicts_in
 from indexer.transcripts.model import Session, UsedTool
-from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
+from smart_fork.agents.decoders import Record, aside, only
 from smart_fork.agents.gemini.home import CHATS, digest, project_for, write_root
 from smart_fork.agents.gemini.log_files import new_name
 from smart_fork.agents.gemini.messages import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, signature_of

@@ -14,8 +14,8 @@ from typing import Any
 
 from indexer.json_values import dict_in, dicts_in, seconds_in, text_in
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
+from smart_fork.agents.decoders import Record, only
 from smart_fork.agents.opencode.session_reader import LEFT_OUT, OpenCodeCodec, conversation, document_at
 from smart_fork.agents.portable_records import (
     NO_FIELDS,

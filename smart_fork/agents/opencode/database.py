@@ -17,7 +17,7 @@ import apsw
 
 from indexer.json_values import json_in
 from indexer.transcripts.long_lines import abridged
-from smart_fork.agents.codec import Record
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.foreign_database import columns, with_tables
 from smart_fork.agents.log_adapters import SessionStamp
 

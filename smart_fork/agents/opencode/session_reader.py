@@ -44,7 +44,7 @@ from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Ancestry, CopiedMessage, FamilyLog
-from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
+from smart_fork.agents.decoders import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens
 from smart_fork.agents.opencode.database import KEY, Source, opened, read_session, session_in_file
 from smart_fork.agents.record_reader import Fold

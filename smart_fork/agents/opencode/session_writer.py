@@ -18,8 +18,8 @@ import orjson
 
 from indexer.json_values import dict_in, json_at, list_in
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record, aside
 from smart_fork.agents.copier import CopiedFiles, Copier, Copy, Entry, LiveRecord, NewSession, read_again
+from smart_fork.agents.decoders import Record, aside
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.converter import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.database import decoded, opened

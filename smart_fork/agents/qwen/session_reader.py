@@ -29,7 +29,7 @@ from indexer.transcripts.texts import (
 )
 from smart_fork.agents import AGENTS, log_tail
 from smart_fork.agents.ancestry import TreeAncestry, origin_by_workers
-from smart_fork.agents.codec import (
+from smart_fork.agents.decoders import (
     MessageCodec,
     Record,
     characters,

@@ -13,8 +13,8 @@ from uuid import UUID, uuid4, uuid5
 import orjson
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, NewSession
+from smart_fork.agents.decoders import Record, aside, only
 from smart_fork.agents.portable_records import (
     SHARED,
     PartConverter,

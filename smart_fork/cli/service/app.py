@@ -33,7 +33,7 @@ from indexer.runs import Freshness
 from indexer.shared_embedder import SharedEmbedder
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.after_indexing import Renewal
 from smart_fork.cli.service.guard import MAX_BODY, WITH, Doors, Guard, Key

@@ -49,7 +49,7 @@ from smart_fork.cli.setup.installed_parts import PARTS, end_running, installed_b
 from smart_fork.cli.setup.ledger import Ledger, setup_lock
 from smart_fork.cli.setup.plan import SetupOptions, make_plan
 from smart_fork.cli.setup.server_trial import try_server
-from smart_fork.cli.setup.setup_answer import HooksChanged, HooksSet, StepTold, StepUndone, TakenOut, Trial
+from smart_fork.cli.setup.setup_output import HooksChanged, HooksSet, StepTold, StepUndone, TakenOut, Trial
 from smart_fork.display_text import one_of, printable
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding.index_access import opened

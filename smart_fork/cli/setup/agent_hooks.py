@@ -24,7 +24,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.cli.setup.foreign_file import ForeignFile
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine
-from smart_fork.cli.setup.setup_answer import HooksChanged
+from smart_fork.cli.setup.setup_output import HooksChanged
 from smart_fork.cli.setup.step import Step
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import hint_switch

@@ -16,7 +16,7 @@ from smart_fork.cli.service.instance import stop
 from smart_fork.cli.setup import agent_hooks, log_copies, mcp_entry, recall, service, skill_file, tool_permission
 from smart_fork.cli.setup.foreign_file import remove_leftovers
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, What
-from smart_fork.cli.setup.setup_answer import StepUndone
+from smart_fork.cli.setup.setup_output import StepUndone
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes

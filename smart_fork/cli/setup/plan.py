@@ -24,7 +24,7 @@ from smart_fork.cli.service.unit_settings import own_program
 from smart_fork.cli.setup import agent_hooks, log_copies, mcp_entry, recall, service, skill_file, tool_permission
 from smart_fork.cli.setup.installed_parts import PARTS
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.setup_answer import AgentToSetUp, SetUp
+from smart_fork.cli.setup.setup_output import AgentToSetUp, SetUp
 from smart_fork.cli.setup.step import Step
 from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.finding.index_access import known_index

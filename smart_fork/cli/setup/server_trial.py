@@ -17,7 +17,7 @@ from indexer.environment import Setting
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.mcp_registration import Registration
 from smart_fork.cli.setup.foreign_file import ForeignFile
-from smart_fork.cli.setup.setup_answer import Trial
+from smart_fork.cli.setup.setup_output import Trial
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import RecentSession
 from smart_fork.finding.recent import list_recent

@@ -7,7 +7,7 @@ from typing import Literal
 
 from indexer.lazy_compilation import dataclass
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.setup_answer import StepTold
+from smart_fork.cli.setup.setup_output import StepTold
 from smart_fork.errors import SmartForkError
 
 #: ``new`` is put where nothing is, ``changed`` replaces what is there, ``there`` is as it should be, ``left`` cannot or

@@ -24,10 +24,10 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.finding import session_lookup
 from smart_fork.finding.project_places import look
-from smart_fork.sharing import received_logs, withdrawal
+from smart_fork.sharing import log_register, withdrawal
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.local_logs import LocalRecords, ProjectLogs, write_local
-from smart_fork.sharing.received_logs import ReceivedLog
+from smart_fork.sharing.log_register import ReceivedLog
 from smart_fork.sharing.sync import manifest, sending
 from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey
 from smart_fork.sharing.sync.ref import Fetched, Ref
@@ -77,7 +77,7 @@ def _repository(entry: SharedEntry) -> repositories.SeenRepository:
 
 def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
     """Return the register entries of the logs on this machine that are copies of the remote's session `source`."""
-    found = (received_logs.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
+    found = (log_register.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
     return [one for one in found if one is not None]
 
 
@@ -120,13 +120,13 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
     After a kill, the next command deletes the unfinished copy.
     """
     place = ProjectFolder(root, entry.remote)
-    with received_logs.writing_copy(entry.agent, session_id, place):
+    with log_register.writing_copy(entry.agent, session_id, place):
         made = write_local(
             records, entry.agent, root, source_id=source, others=False, title=entry.title, new_session_id=session_id
         )
         try:
             here = ReceivedLog(made.path, made.agent, root, "", entry.remote, (), (source,))
-            received_logs.store_received(here, records, others=False)
+            log_register.store_received(here, records, others=False)
             sending.keep_copy(READERS[made.agent].id_of(made.path), _copy(source, entry, made.local))
         except BaseException:
             made.undo()
@@ -141,7 +141,7 @@ def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
         kept = records if len(gone) < len(one.records) else ()
-        known = {received_logs.record_key(decode(record)): record for record in kept}
+        known = {log_register.record_key(decode(record)): record for record in kept}
         one.store_pending({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
 
 
@@ -317,7 +317,7 @@ class _Run:
                 self._done.failed[source] = FailedMove(entry.session_id, why)
         self._progress("receiving", len(there.sessions), len(there.sessions))
         if not self._dry:
-            for one in received_logs.with_pending_edits():
+            for one in log_register.with_pending_edits():
                 if not one.server:
                     self._done.failed[one.id] = FailedMove(one.id, _STILL, "End the agent that has it open.")
         return tuple(PendingSessions(*place, number) for place, number in waiting.items())

@@ -30,8 +30,8 @@ from smart_fork.team.commands.team_group import app
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
     from smart_fork.sharing.withdrawal import AppliedWithdrawals
-    from smart_fork.team.branch_and_fork import BranchVerb
     from smart_fork.team.project import TeamProject
+    from smart_fork.team.shared_session_copies import BranchVerb
     from smart_fork.team.sharing_result import SharingResult
     from smart_fork.team.withdraw import WithdrawalResult
 
@@ -161,7 +161,7 @@ def _branch(  # noqa: PLR0917 - the parts of a command
     verb: BranchVerb, session: str | None, part: BranchPart, described: SharedDescription, copy: CopyOptions,
     place: team_group.TeamPlace, *, ask: bool = False,
 ) -> None:  # fmt: skip
-    from smart_fork.team.branch_and_fork import TeamBranchRequest, branch
+    from smart_fork.team.shared_session_copies import TeamBranchRequest, branch
 
     at = team_group.message_count(part.at)
     asked = TeamBranchRequest(description=described.checked(), at=at, local=part.local, pull=part.pull)

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import sql
 
-from smart_fork.agents.cuts import titles
+from smart_fork.agents.excision import titles
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import canonical
 from smart_fork.team import wire

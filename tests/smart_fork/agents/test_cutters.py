@@ -3,7 +3,7 @@
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.excision.transcript import Transcript
 from smart_fork.errors import Usage
 from tests.support.cases import parametrize_subtests
 

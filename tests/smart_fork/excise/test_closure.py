@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.cuts.transcript import Call, CutWarning, Result
+from smart_fork.agents.excision.transcript import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
 from smart_fork.excise.cut_plan import CutPlan, repeated_lines, results_without_call
 

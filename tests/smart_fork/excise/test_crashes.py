@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import Disk
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.excise import Request, cut, load_auto, plan, rollback, writing
 from smart_fork.excise.writing import write_lines
 from tests.support import forkserver
@@ -97,7 +97,7 @@ from tests.support import forkserver
 from tests.support.exhaustive import full_or_sample
 from tests.smart_fork.excise.test_crashes import Breaking
 from indexer.safe_files import Disk
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.excise import Request, cut
 for number in range(1, 20, int(sys.argv[2])):
     child = os.fork()

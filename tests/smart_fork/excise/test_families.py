@@ -29,7 +29,7 @@ from indexer.safe_files import index_db, state_home
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.excision.transcript import Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.opencode.log_files import database as opencode_database
 from smart_fork.agents.request_fields import Options

@@ -17,7 +17,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from indexer.session_export import export_path
 from smart_fork import provenance
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback, writing
 from smart_fork.finding.index_access import opened

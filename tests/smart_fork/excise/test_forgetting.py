@@ -18,7 +18,7 @@ from indexer.locks import only_writer
 from indexer.log_changes import forgotten
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import Store
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding.recent import list_recent

@@ -17,7 +17,7 @@ import pytest
 from indexer.transcripts.lines import LineReader
 from smart_fork import excise
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import cutter as reading
+from smart_fork.agents.excision import cutter as reading
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.safe_files import Disk
-from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.transcript import Call, Result
+from smart_fork.agents.excision import snapshots
+from smart_fork.agents.excision.transcript import Call, Result
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import (
     ClaudeLoader,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise import Refused, Request, check, cut, load_auto, plan, rollback
 from smart_fork.excise.writing import change_of, write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.cuts.transcript import searchable_texts
+from smart_fork.agents.excision.transcript import searchable_texts
 from smart_fork.excise.cut_plan import map_texts
 from tests.support.cases import parametrize_subtests
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -15,9 +15,9 @@ import pytest
 from indexer.masking import shorten
 from indexer.transcripts import lines
 from smart_fork.agents.claude.log_files import ClaudeAdapter, folder_of
-from smart_fork.agents.codex.cutter import CodexCutter
-from smart_fork.agents.cuts import cutter as lines_of_cuts
-from smart_fork.agents.cuts.transcript import is_fixed_field, searchable_texts
+from smart_fork.agents.codex.excision import CodexCutter
+from smart_fork.agents.excision import cutter as lines_of_cuts
+from smart_fork.agents.excision.transcript import is_fixed_field, searchable_texts
 from smart_fork.excise import Request, check, cut, cut_words, rollback
 from smart_fork.excise.cutting import cut as cut_out
 from smart_fork.excise.lookup import load_for_cut

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.default_embedder import LightEmbedder
-from smart_fork.finding.instruction_filter import without_instructions
 from smart_fork.finding.query import doubt_of, is_prompt, unnamed
+from smart_fork.finding.question_instructions import without_instructions
 from smart_fork.finding.ranking import MAX_UNNAMED_CHANCE
 
 QUESTION = "the sitemap lists pages of drafts that nobody has published"

@@ -232,7 +232,7 @@ def test_where_all_is_well_nothing_is_said_of_it(run, world, shop):
 
 
 def test_whose_transcript_a_huge_file_is_is_looked_up_in_little_of_it(tmp_path, monkeypatch):
-    from smart_fork.agents.cuts import cutter as of_cuts
+    from smart_fork.agents.excision import cutter as of_cuts
 
     taken = []
     real = of_cuts.open_regular

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexer.project import project_of
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.cuts.titles import comparable_title
+from smart_fork.agents.excision.titles import comparable_title
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.branch import FALLBACK, branch_title, branch_titles
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log

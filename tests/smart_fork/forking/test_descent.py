@@ -194,7 +194,7 @@ def test_a_stranger_is_nobody_s_descendant(world, shop):
 
 def test_the_beginning_of_a_log_is_read_once_however_often_a_command_asks(world, shop, monkeypatch):
     """A cut asks about ten times, in a home with very many logs."""
-    from smart_fork.agents.claude.cutter import ClaudeCutter
+    from smart_fork.agents.claude.excision import ClaudeCutter
     from smart_fork.agents.claude.session_reader import ClaudeAncestry
 
     asked = world.claude(shop, *SAID)

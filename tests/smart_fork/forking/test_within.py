@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log_files import folder_of
-from smart_fork.agents.codec import shortened
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.decoders import shortened
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.request_fields import Options
 from smart_fork.errors import ForkRefused, NotFound, Usage

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import Request, cut
-from smart_fork.page.stale_pages import ShownState, refuse_changed_session
+from smart_fork.page.changes_since_shown import ShownState, refuse_changed_session
 from tests.smart_fork.service.test_page_parts import session, turn
 from tests.smart_fork.session_family import ids_with
 from tests.smart_fork.world import Did

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from indexer.safe_files import index_db
-from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.excision import snapshots
 from smart_fork.cli.service import app
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest

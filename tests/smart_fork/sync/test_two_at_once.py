@@ -120,7 +120,7 @@ def test_two_machines_at_the_same_time_lose_nothing(machines):
 
 SENDING = ["smart_fork.sharing.sync.ref/Ref:push:before", "smart_fork.sharing.sync.ref/Ref:push:after"]
 RECEIVING = [
-    "smart_fork.sharing.sync.run:write_local:after", "smart_fork.sharing.received_logs:store_received:after",
+    "smart_fork.sharing.sync.run:write_local:after", "smart_fork.sharing.log_register:store_received:after",
     "smart_fork.sharing.sync.sending:keep_copy:after", "smart_fork.sharing.sync.sending/SyncState:keep:before",
 ]  # fmt: skip
 
@@ -149,7 +149,7 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
     "point",
     [
         "smart_fork.sharing.sync.run:_written:before",
-        "smart_fork.sharing.received_logs:store_received:after",
+        "smart_fork.sharing.log_register:store_received:after",
     ],
 )
 def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
@@ -168,7 +168,7 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        "smart_fork.sharing.received_logs/ReceivedLog:store_pending:after",
+        "smart_fork.sharing.log_register/ReceivedLog:store_pending:after",
         "smart_fork.excise.erasure:erase:before",
     ],
 )

@@ -16,7 +16,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.portable_records import HomePlace, TargetSession, Utterance
-from smart_fork.sharing import received_logs, withdrawal
+from smart_fork.sharing import log_register, withdrawal
 from smart_fork.sharing.local_logs import ProjectLogs
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.session_family import branch
@@ -44,12 +44,12 @@ def copied(home: Path, agent: str, texts: tuple[str, ...] = (*KEPT, *WITHDRAWN))
 def withdraw(
     agent: str, log: Path, records: list[bytes], texts: tuple[str, ...] = WITHDRAWN
 ) -> withdrawal.AppliedWithdrawals:
-    received_logs.store_received(
-        received_logs.ReceivedLog(log, agent, Path.home() / "shop", "", "example.org/acme/shop", ()),
+    log_register.store_received(
+        log_register.ReceivedLog(log, agent, Path.home() / "shop", "", "example.org/acme/shop", ()),
         records,
         others=False,
     )
-    received_logs.find(log, agent).store_pending({
+    log_register.find(log, agent).store_pending({
         sha256(record).hexdigest(): None for record in records if any(text.encode() in record for text in texts)
     })  # fmt: skip
     return withdrawal.apply_pending()

@@ -6,7 +6,7 @@ import pytest
 
 from indexer.json_values import seconds_in as moment
 from smart_fork.agents.log_tail import Activity, Tail
-from smart_fork.agents.qwen.processes import QwenScreen
+from smart_fork.agents.qwen.runtime import QwenScreen
 from smart_fork.workers import observation
 from smart_fork.workers.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.workers.observation import Observation, WorkerReader, list_workers, read_worker

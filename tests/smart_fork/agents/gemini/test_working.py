@@ -16,7 +16,7 @@ from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.fork_plan import ForkPlan
-from smart_fork.agents.gemini.processes import GeminiScreen
+from smart_fork.agents.gemini.runtime import GeminiScreen
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.session_use import SessionUse

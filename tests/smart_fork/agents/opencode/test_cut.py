@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.opencode import cutter as rows
+from smart_fork.agents.opencode import excision as rows
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import erasure

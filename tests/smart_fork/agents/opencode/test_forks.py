@@ -11,7 +11,7 @@ from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import Activity
 from smart_fork.agents.opencode.log_files import OpenCodeAdapter
-from smart_fork.agents.opencode.processes import OpenCodeStarter, OpenCodeWorkerSessions
+from smart_fork.agents.opencode.runtime import OpenCodeStarter, OpenCodeWorkerSessions
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.forking.family import parents

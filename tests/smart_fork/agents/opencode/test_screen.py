@@ -4,7 +4,7 @@ from pathlib import Path
 
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
-from smart_fork.agents.opencode.processes import OpenCodeScreen
+from smart_fork.agents.opencode.runtime import OpenCodeScreen
 from smart_fork.agents.programs import Program
 from smart_fork.system.processes import Processes
 

@@ -9,7 +9,7 @@ import pytest
 
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
-from smart_fork.agents.qwen.processes import QwenScreen
+from smart_fork.agents.qwen.runtime import QwenScreen
 from smart_fork.agents.request_fields import Options
 from smart_fork.agents.start_command import LaunchRequest
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log

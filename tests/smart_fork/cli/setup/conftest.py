@@ -7,7 +7,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.cli import setup as setup_command
 from smart_fork.cli.setup import service
-from smart_fork.cli.setup.setup_answer import Trial
+from smart_fork.cli.setup.setup_output import Trial
 from smart_fork.cli.setup.step import Step
 from tests.smart_fork.cli.setup.settings_homes import HOMES, full
 from tests.smart_fork.commands import command_model, run

@@ -20,7 +20,7 @@ from smart_fork.cli import setup as setup_command
 from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_hooks, installed_parts
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.cli.setup.setup_answer import Trial
+from smart_fork.cli.setup.setup_output import Trial
 from smart_fork.cli.setup.skill_file import content
 from smart_fork.doctor import Check
 from tests.smart_fork.cli.setup.settings_homes import HOMES, by_hand, empty, everything, full

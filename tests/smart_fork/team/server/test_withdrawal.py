@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from indexer import state_db
-from smart_fork.sharing import received_logs
+from smart_fork.sharing import log_register
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
 from tests.smart_fork.team.server.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
@@ -229,7 +229,7 @@ def test_a_copy_that_is_a_file_follows(request, alice):
     assert [file] == second.team("sync")["changed"]
     assert [] == having(second)
     with second.here():
-        assert [] == received_logs.with_pending_edits()
+        assert [] == log_register.with_pending_edits()
 
 
 @pytest.mark.thorough

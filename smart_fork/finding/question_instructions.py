@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NUMBERS = Path(__file__).with_name("instruction_filter.json")
+NUMBERS = Path(__file__).with_name("question_instructions.json")
 #: A part is left out if its score, from work (0) to instruction (1), is above the first number. It must also be above
 #: the lowest score by the second.
 MIN_LIKENESS, ALIKE = 0.6, 0.1

@@ -12,9 +12,9 @@ from indexer.transcripts.model import GivenBack, Role
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.session_reader import CODEC, is_request
-from smart_fork.agents.codec import Record, text_of
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.transcript import TranscriptTurn
+from smart_fork.agents.decoders import Record, text_of
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.transcript import TranscriptTurn
 from smart_fork.agents.tree_cutter import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
 from smart_fork.errors import NotFound
 

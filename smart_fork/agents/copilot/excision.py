@@ -13,14 +13,14 @@ import orjson
 
 from indexer.json_values import dict_in, dicts_in, text_in
 from indexer.transcripts.model import Role
-from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.log_files import EVENTS, WORKSPACE, name_in
 from smart_fork.agents.copilot.session_reader import ANSWERED, CODEC, data_of, is_prompt, is_typed, requests_in
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.cutter import RawLine
-from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.description import AgentDescription
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.cutter import RawLine
+from smart_fork.agents.excision.transcript import Transcript
 from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cutter import COMPACTS, NOTHING, RecordFacts, TreeCutter, files_below
 

@@ -20,9 +20,9 @@ from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.safe_files import DISK, Disk, open_regular, replace_file
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
-from smart_fork.agents.cuts import titles, transcript
-from smart_fork.agents.cuts.transcript import CutWarning, FileVersion, Tool, Transcript, TranscriptTurn
 from smart_fork.agents.description import AgentFacet
+from smart_fork.agents.excision import titles, transcript
+from smart_fork.agents.excision.transcript import CutWarning, FileVersion, Tool, Transcript, TranscriptTurn
 from smart_fork.agents.record_reader import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.json_edit import respelled

@@ -19,11 +19,11 @@ from indexer.json_values import dict_in, dicts_in, json_in
 from indexer.masking import mask
 from indexer.transcripts.model import GivenBack, Item, Role
 from indexer.transcripts.texts import strip_boilerplate
-from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rewritten
-from smart_fork.agents.cuts.transcript import Transcript, TranscriptTurn
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.description import AgentDescription
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.cutter import Edits, RawLine, opened, raw_lines, rewritten
+from smart_fork.agents.excision.transcript import Transcript, TranscriptTurn
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.messages import CODEC, Memory, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.session_reader import started_agents

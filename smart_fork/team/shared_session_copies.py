@@ -17,7 +17,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import SessionCopy, write_copy
-from smart_fork.sharing import canonical, received_logs
+from smart_fork.sharing import canonical, log_register
 from smart_fork.sharing.local_logs import exchange_end, read_received
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias, timestamp
@@ -369,14 +369,14 @@ def _copied_log(
     session = project.logs.read(one.file or Path(), one.platform)
     end = exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
-    with received_logs.writing_copy(one.platform, new, project.place):
+    with log_register.writing_copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
         branch = write_copy(session, end, NewSession(new, directory, moment, title or str(session.title)))
         try:
             yield branch
         except BaseException:
             branch.undo()
-            if (known := received_logs.find(branch.path, branch.agent)) is not None:
+            if (known := log_register.find(branch.path, branch.agent)) is not None:
                 known.forget()
             raise
 
@@ -387,7 +387,7 @@ def _alias_of_copy(project: TeamProject, one: Alias, branch: SessionCopy, out: O
     The records that the server had when it last answered count as pushed.
     """
     count = min(one.base_count, len(out.records))
-    known = received_logs.find(one.file or Path(), one.platform)
+    known = log_register.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
     if not count or canonical.digest_of(out.records[:count]) != digest:
         raise _needs_server(project, "Only the server knows the pushed records.")

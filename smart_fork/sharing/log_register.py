@@ -29,7 +29,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from smart_fork import provenance
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record
+from smart_fork.agents.decoders import Record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing import tracking

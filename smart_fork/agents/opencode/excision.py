@@ -22,10 +22,10 @@ from indexer.json_values import dict_in, dicts_in, json_in, text_in
 from indexer.safe_files import DISK, Disk
 from indexer.transcripts.model import Role
 from indexer.transcripts.reader_state import utc
-from smart_fork.agents.codec import Record, only
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.cutter import Cutter, Edits, preview, rewritten, turn_of
-from smart_fork.agents.cuts.transcript import FileVersion, Transcript, TranscriptTurn
+from smart_fork.agents.decoders import Record, only
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.cutter import Cutter, Edits, preview, rewritten, turn_of
+from smart_fork.agents.excision.transcript import FileVersion, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME
 from smart_fork.agents.opencode.database import has, opened

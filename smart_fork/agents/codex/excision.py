@@ -19,13 +19,13 @@ from indexer.transcripts.lines import decode_line, first_lines
 from indexer.transcripts.reader_state import count
 from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.ancestry import RolloutPart, complete_history, first_header
 from smart_fork.agents.codex.codec import ForkBase, base_of, payload_of
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
 from smart_fork.agents.codex.sent_records import SeenRecord, linked_turns, with_event_numbers
-from smart_fork.agents.cuts.cutter import Cutter, Edits, first_record, head, opened, raw_lines, rewritten
-from smart_fork.agents.cuts.transcript import CutWarning, FileVersion, Transcript, TranscriptTurn
+from smart_fork.agents.decoders import texts_of
+from smart_fork.agents.excision.cutter import Cutter, Edits, first_record, head, opened, raw_lines, rewritten
+from smart_fork.agents.excision.transcript import CutWarning, FileVersion, Transcript, TranscriptTurn
 
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 #: The mark of the first record, which Codex needs to load a file.

@@ -20,9 +20,9 @@ from indexer.json_values import dicts_in, json_in, text_in
 from indexer.safe_files import config_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
-from smart_fork.agents.cuts.cutter import Cutter, first_record, opened, preview, raw_lines
-from smart_fork.agents.cuts.snapshots import cuts
-from smart_fork.agents.cuts.transcript import Call, Result, Transcript, TranscriptTurn
+from smart_fork.agents.excision.cutter import Cutter, first_record, opened, preview, raw_lines
+from smart_fork.agents.excision.snapshots import cuts
+from smart_fork.agents.excision.transcript import Call, Result, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import read_only
 from smart_fork.errors import NotFound, SmartForkError, Usage
 

@@ -19,8 +19,8 @@ import orjson
 from indexer.json_values import json_in, list_in
 from indexer.lazy_compilation import dataclass
 from indexer.safe_files import DISK, Disk, private_dir, replace_file, state_home
-from smart_fork.agents.cuts.cutter import Files, pieces
-from smart_fork.agents.cuts.transcript import Transcript
+from smart_fork.agents.excision.cutter import Files, pieces
+from smart_fork.agents.excision.transcript import Transcript
 from smart_fork.errors import NotFound, Usage
 
 KEPT = timedelta(days=30)

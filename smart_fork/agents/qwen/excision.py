@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from indexer.json_values import dict_in, text_in
 from indexer.transcripts.model import Item, Role
-from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.transcript import TranscriptTurn
+from smart_fork.agents.decoders import Record
+from smart_fork.agents.excision import titles
+from smart_fork.agents.excision.transcript import TranscriptTurn
 from smart_fork.agents.qwen.log_files import agents_of
 from smart_fork.agents.qwen.session_reader import CODEC, is_typed, parts_of, typed_in
 from smart_fork.agents.tree_cutter import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter, files_below
