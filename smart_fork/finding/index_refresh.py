@@ -104,7 +104,7 @@ class Refreshed(NamedTuple):
 
 def refresh(
     store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
-    session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
+    session: tuple[AgentName, str] | None = None, *, vectors: bool,
 ) -> Refreshed:  # fmt: skip
     """Update the index within the engine's time limits, from all logs or only from the log of one `session`.
 
@@ -148,7 +148,7 @@ def refresh(
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     stale = stale and not has_other_vectors(store, engine.embedder)
-    goes_on = (left or stale or store.owes_erasing()) and continue_indexing(engine, query().scope.project or project)
+    goes_on = (left or stale or store.owes_erasing()) and continue_indexing(engine, query().scope.project)
     seconds = seconds_left(store, counts, rate) if goes_on else 0.0
     said = background_notice(counts, len(left), seconds) if goes_on else ""
     return Refreshed(len(left), absent=absent, background=said, seconds_left=round(seconds), unread=left)

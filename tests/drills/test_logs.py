@@ -14,7 +14,6 @@ from indexer import safe_files
 from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import Store
-from indexer.transcripts import base
 from indexer.transcripts import lines as reading
 from smart_fork.agents.log_readers import READERS
 from tests.drills.drill_home import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
@@ -114,17 +113,6 @@ def test_a_log_of_any_time_is_indexed_and_keeps_none_out(seconds, store, tmp_pat
     with untouched():
         assert (3, {}) == ((first := index(store)).sessions, first.failed)
         assert (0, {}) == ((again := index(store)).read, again.failed)
-
-
-def test_numbers_of_files_that_need_64_bits_are_stored(store, monkeypatch):
-    """Network and FUSE file systems give such inodes."""
-
-    class Info:
-        st_size, st_mtime_ns, st_ino = 5, 1 << 64, (1 << 64) - 3
-
-    assert all(abs(number) < 1 << 63 for number in base.stamp_of(Info))
-    other = type("Other", (Info,), {"st_ino": (1 << 64) - 4})
-    assert base.stamp_of(Info) != base.stamp_of(other)
 
 
 def test_what_is_no_log_is_passed_over_at_once(store, tmp_path):

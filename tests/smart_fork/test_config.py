@@ -69,6 +69,17 @@ def test_the_field_what_was_given_and_what_is_allowed(home, asked, text, said):
     assert refused.value.hint.startswith("Such as: ")
 
 
+@pytest.mark.parametrize("text", ["engine = ", 'engine = "\0"'], ids=ascii)
+def test_a_file_that_is_no_toml_is_to_be_corrected_or_removed(home, text):
+    settle(text)
+
+    with pytest.raises(Usage) as refused:
+        config.engine()
+
+    assert refused.value.message.startswith(f"{state_home() / 'config.toml'} cannot be read: ")
+    assert "Correct it, or remove it." == refused.value.hint
+
+
 def test_a_section_that_is_wrong_keeps_nobody_from_what_does_not_ask_for_it(home):
     settle('engine = "qmd"\n[team]\nnever = 1\n')
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexer.safe_files import open_regular
 from indexer.transcripts import lines
-from indexer.transcripts.base import odd_files, regular_file, regular_files
+from indexer.transcripts.base import odd_files, regular_file, regular_files, stamp_of
 from indexer.transcripts.lines import LineReader
 from tests.support.cases import thorough_except_first
 from tests.support.exhaustive import full_or_sample
@@ -314,6 +315,18 @@ def test_only_regular_files_are_listed_by_name_those_in_linked_folders_last(tmp_
     assert {str(tmp_path / "tree" / name): again for name in ("a2", "linked", "up")}.items() <= dict(
         odd_files(tmp_path / "tree", (".jsonl",), 1)
     ).items()
+
+
+def test_numbers_of_files_that_need_64_bits_are_stored():
+    """Network and FUSE file systems give such inodes."""
+
+    def stamp(moment: int, inode: int) -> tuple[int, int, int]:
+        return stamp_of(SimpleNamespace(st_size=5, st_mtime_ns=moment, st_ino=inode))
+
+    for moment, inode in ((1 << 64, 7), (7, (1 << 64) - 3), (1 << 64, (1 << 64) - 3)):
+        assert all(abs(number) < 1 << 63 for number in stamp(moment, inode))
+        assert stamp(moment, inode) != stamp(moment, inode - 1)
+    assert (5, -7, 7) == stamp(-7, 7)  # before 1970
 
 
 def test_folders_that_cannot_be_listed_are_passed_over(tmp_path):

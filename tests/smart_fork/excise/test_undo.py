@@ -233,6 +233,18 @@ def test_a_cut_of_one_conversation_keeps_the_other_s(database):
     assert ["x2"] == bubbles(side, "c2")
 
 
+def test_a_line_of_no_conversation_stays_once(database):
+    side, note = database.with_name("state.vscdb.excised.jsonl"), b'{"note": "of none"}\n'
+    cut(Request(str(database), ids=("b2",), composer="c1"))
+    side.write_bytes(side.read_bytes() + note)
+
+    for one in ("b5", "b4"):
+        cut(Request(str(side), ids=(one,), composer="c1"))
+
+    assert 1 == side.read_bytes().count(note)
+    assert ["b1", "b3"] == [one for one in bubbles(side) if one.startswith("b")]
+
+
 def test_a_secret_that_was_masked_in_a_database_stays_masked(database):
     token = "ghp_" + "a1B2" * 9
     with closing(sqlite3.connect(database)) as db, db:

@@ -28,7 +28,7 @@ from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
-from smart_fork.workers.registry import Registry
+from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses, snapshot
@@ -359,6 +359,25 @@ def test_what_goes_on_from_a_teammates_session_asks_before_it_acts_also_as_anoth
     assert is_others(forked.new_session_id, read(forked.new_session_id))
     with pytest.raises(ForkRefused, match="asks before it acts"):
         fork_session(ForkRequest(parent, Options("go", place="process", skip_permissions=True), as_agent="claude"))
+
+
+@pytest.mark.usefixtures("played")
+def test_what_goes_on_from_ones_own_session_is_ones_own_also_where_a_teammates_is(world, shop):
+    provenance.remember_foreign(world.codex(shop, "theirs", "done"), ())
+
+    forked = handed(world.codex(shop, *SAID), "claude")
+
+    assert "--permission-mode" not in forked.command
+    assert not is_others(forked.new_session_id)
+
+
+def test_that_a_worker_asks_before_it_acts_is_enough_to_say_that_its_session_is_of_others(shop):
+    provenance.remember_foreign("theirs", ())
+    asking = {"permission_mode": WorkerRecord.ASKED, "place": "process", "cwd": shop}
+    with Registry() as registry:
+        registry.add("claude", source_session_id="gone", session_id="asks", **asking)
+
+    assert is_others("asks")
 
 
 def test_a_worker_of_another_agent_than_the_sessions_is_told_of_it(world, shop, played):

@@ -92,6 +92,13 @@ def test_a_conversation_begins_with_a_person_whatever_an_agent_said_before(home,
     assert {"words before the first question": 1} == lost_of(read_neutral(read_claude(log)))
 
 
+def test_an_answer_that_is_told_to_claude_is_one_that_has_ended(session):
+    with told(session, "claude") as there:
+        activity = AGENTS.tail_of("claude").activity(there.source_path, "")
+
+    assert ("idle", False) == (activity.status, activity.settling)
+
+
 @pytest.mark.parametrize("agent", TOLD)
 def test_the_same_session_is_written_in_the_same_words(session, agent):
     said = utterances(session, read_neutral(session).messages)

@@ -175,13 +175,26 @@ def test_without_an_index_that_is_said(world, parent, agent, monkeypatch):
         message_for(session_of(parent), RETRY, Engine(world.model))
 
 
-@agents
-def test_a_session_whose_directory_is_gone_is_searched_all_the_same(world, agent, shop):
-    parent = getattr(world, agent)("/no/such/place", *SAID)
+@pytest.mark.parametrize(
+    ("agent", "directory"),
+    thorough_except_first([("claude", "/no/such/place"), ("codex", ""), ("codex", "/no/such/place")], 2),
+)
+def test_a_session_whose_directory_is_gone_or_not_known_is_searched_all_the_same(world, agent, directory):
+    parent = getattr(world, agent)(directory, *SAID)
 
     session = session_of(parent)
 
     assert message_for(session, RETRY, Engine(world.model)) == session.turns[2].id
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_left_to_index_begins_with_the_project_of_the_session_while_that_is_there(world, shop, is_there):
+    session = session_of(world.claude(shop if is_there else "/no/such/place", *SAID))
+    begun = []
+
+    message_for(session, RETRY, Engine(world.model, embed_seconds=0, unfinished=begun.append))
+
+    assert [str(shop) if is_there else None] == [project and project.root for project in begun]
 
 
 def test_a_message_that_a_rewind_has_taken_away_is_no_place_to_fork(world, shop):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from smart_fork.agents import AGENTS
 from smart_fork.agents.portable_records import ROOT, HomePlace
 from tests.indexer.transcripts.records import FIXTURES
@@ -48,6 +50,16 @@ def test_what_a_sub_agent_did_is_not_shared_but_what_it_was_asked_and_gave_back_
     }
     assert 1 == sum(call.name in FORMS.starting for one in records for call in FORMS.calls(one))
     assert not any("agentId" in one for one in records)
+
+
+@pytest.mark.parametrize("name", ["tools", "subagent"])
+def test_a_call_is_shared_with_its_beginning_and_its_end(home, name):
+    records = shared(name, home)
+    asked = {call["toolCallId"] for one in records for call in one["data"].get("toolRequests", ())}
+
+    assert asked
+    for kind in ("tool.execution_start", "tool.execution_complete"):
+        assert asked == {one["data"]["toolCallId"] for one in records if one["type"] == kind}
 
 
 def test_thoughts_go_with_what_they_are_signed_as():

@@ -20,7 +20,7 @@ from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import branch, cut, rollback
 from smart_fork.excise.lookup import load_with_tool
 from smart_fork.excise.verification import check
-from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT, change, make, program
+from tests.smart_fork.agents.opencode.database import FORK, TAKEN_BACK, TOOLS, WITH_SUBAGENT, change, make, program
 from tests.support import forkserver
 from tests.support.cases import thorough_except_first
 
@@ -143,6 +143,17 @@ def test_the_session_of_a_sub_agent_goes_with_the_call_that_began_it_and_comes_b
     assert not [row for some in all_rows(path).values() for row in some if child in row]
     rollback(done.snapshot)
     assert before == all_rows(path)
+
+
+@pytest.mark.parametrize("cut_away", [1, 2])
+def test_what_was_taken_back_begins_with_the_next_message_that_is_left(path, cut_away):
+    *_, asked, answered = (turn.id for turn in load_with_tool("opencode", path / TAKEN_BACK).turns)
+
+    cut(Request(TAKEN_BACK, ids=(asked, answered)[:cut_away], force=True))
+
+    with closing(sqlite3.connect(path)) as db:
+        ((revert,),) = db.execute("SELECT revert FROM session WHERE id = ?", (TAKEN_BACK,)).fetchall()
+    assert (answered if cut_away == 1 else None) == (revert and json.loads(revert)["messageID"])
 
 
 @pytest.mark.thorough

@@ -13,6 +13,7 @@ FORMS = AGENTS.converter_of("qwen")
     ("result", "left"),
     [
         ({"callId": "c", "status": "success", "resultDisplay": "secret"}, {"callId": "c", "status": "success", "resultDisplay": "*"}),
+        ({"executionStatus": "done", "error": {"message": "secret"}}, {"executionStatus": "done", "error": {"message": "*"}}),
         ("secret", "*"),
         (["secret"], "*"),
     ],

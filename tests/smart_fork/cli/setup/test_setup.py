@@ -417,8 +417,11 @@ def test_the_doctor_says_what_is_not_as_it_was_left(setup, world):
     assert doctor().ok, doctor().detail
     (world.home / ".agents/skills/past-sessions/SKILL.md").write_text("mine")
     (world.home / ".claude.json").write_text("{}")
+    hooks = agent_hooks.settings_file("claude")
+    hooks.write_text("{}")
     assert "was changed" in doctor().detail
     assert "is gone from" in doctor().detail
+    assert f"the hooks in {hooks} are missing or outdated" in doctor().detail
     assert doctor().optional
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from smart_fork.agents import AGENTS
 from smart_fork.agents.mcp_registration import UnsuitableError
 from smart_fork.cli import setup as setup_command
-from smart_fork.cli.setup import installed_parts, tool_permission
+from smart_fork.cli.setup import agent_hooks, installed_parts, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.tool_permission import add_rules, missing, remove_rules
 from smart_fork.doctor import Check
@@ -143,6 +143,23 @@ def test_the_doctor_says_how_it_goes(setup, world):
     assert ("recall", True) == (recall.name, recall.optional)
     assert "suggested a session in 0 of 0 new sessions; no service runs" in recall.detail
     assert "--no-recall" in recall.next_step
+
+
+def test_the_doctor_says_which_of_it_is_gone(setup, world):
+    full(world.home)
+    setup("--yes", "--agent", "claude", *WANTED)
+    assert next(iter(Check.run("set-up", installed_parts.checks))).ok
+    for line in Ledger():
+        if line.what == "recall":
+            line.path.unlink()
+        elif line.what == "reading":
+            line.path.write_text("{}")
+
+    (changed,) = Check.run("set-up", installed_parts.checks)
+
+    assert {"recall is off", f"rules for read-only tools are missing in {agent_hooks.settings_file('claude')}"} < {
+        *changed.detail.split("; ")
+    }
 
 
 RULES = ("mcp__a__b", 'odd "ü"', "x")

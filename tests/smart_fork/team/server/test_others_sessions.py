@@ -160,3 +160,14 @@ def test_a_copy_that_is_taken_away_again_leaves_nothing_behind(bob, hers, monkey
 
     assert 1 == bob.do("fork", hers, "go on").code
     assert [] == bob.state("SELECT * FROM foreign_ids")
+
+
+def test_of_a_fork_that_the_server_does_not_make_nothing_is_here(bob, hers, monkeypatch):
+    def refused(*_, **__):
+        raise ForkRefused("No room.")
+
+    monkeypatch.setattr("smart_fork.team.client.Client.branch", refused)
+
+    assert 1 == bob.do("team", "fork", hers).code
+    assert [] == [*(bob.home / ".claude/projects").rglob("*.jsonl")]
+    assert [[], []] == [bob.state(f"SELECT * FROM {table}") for table in ("foreign_ids", "pulled")]  # noqa: S608

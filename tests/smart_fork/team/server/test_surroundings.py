@@ -129,6 +129,23 @@ def closed_one(path):
     return next(one for one in reversed(path.parents) if not one.stat().st_mode & 0o005)
 
 
+@AS_ANOTHER
+def test_who_has_given_up_the_rights_of_root_is_in_no_group_but_its_own():
+    done = subprocess.run(
+        [sys.executable, "-c", _GIVEN_UP], capture_output=True, text=True, check=True, cwd=ROOT, extra_groups=[4713]
+    )
+    assert "(4711, 4711, 4711) (4712, 4712, 4712) []\n" == done.stdout
+
+
+_GIVEN_UP = """
+import os
+from smart_fork.team.server import processes
+processes.import_all = lambda: None  # which has a test of its own
+processes.give_up_rights((4711, 4712))
+print(os.getresuid(), os.getresgid(), os.getgroups())
+"""
+
+
 def test_nothing_is_left_to_import_once_the_rights_are_given_up():
     """Python's folder may be closed to the server's user, as root's home is."""
     done = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=True, cwd=ROOT)
