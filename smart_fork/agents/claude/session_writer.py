@@ -42,7 +42,7 @@ def is_note(record: Record) -> bool:
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
     """Copy the backups `names` (file versions from before edits) from the session `old` to its copy `new`.
 
-    Add a folder that is made to `created`. Return a warning if backups are missing, else nothing.
+    Append a folder made for them to `created`. Return a list with one warning if backups are missing, else empty.
     """
     folder = file_history(new)
     missing = 0
@@ -135,8 +135,7 @@ class ClaudeCopy(TreeCopy):
     def beside(self, turns: Sequence[Turn]) -> Beside:
         """Return a function that copies records outside the chain of messages if they belong to these turns.
 
-        Such records have file versions from before a message, shortened results that the model saw, or facts about the
-        whole session.
+        Such records have file versions, shortened results that the model saw, or facts about the whole session.
         """
         messages = {turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]}
         calls = {call.id for turn in turns for call in turn.tool_calls}
@@ -285,7 +284,7 @@ class ClaudeConverter(ClaudeCodec, Converter):
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` for inputs and outputs of the calls `ids`, those for the screen included."""
+        """Return the record with `mark` instead of inputs and outputs of the calls `ids`, also those for display."""
 
         def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and str(block.get("id")) in ids:

@@ -55,7 +55,7 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of Codex's lines. `repeats` of a turn names an earlier turn with the same message.
+    """Return the turns of Codex's lines. `repeats` of a turn names the nearest turn with the same message.
 
     `repeats` of a thought names the next answer: cutting the answer removes it, since no API accepts thoughts alone.
     """
@@ -128,7 +128,7 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of the records that an event repeats: a call or an item, or a prompt that a name quotes."""
+    """Return the keys of the records that an event repeats: a call, an item, or a prompt quoted by a session's name."""
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
@@ -206,18 +206,18 @@ class RecordSizes:
             self._records.append((str(ordinal_of(line)), (b"", stub)))
 
     def prepend(self, other: RecordSizes, end: int) -> None:
-        """Add the records of `other`, the continued rollout, with numbers below `end` before all others."""
+        """Put the records of `other`, the rollout that this one continues, with numbers below `end` before its own."""
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
     def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of the records that are still sent to the model, each with the number of its turn."""
+        """Yield (turn's number, size) for each record that is still sent to the model."""
         for number, (_, stub) in sent_records(linked_turns(self._seen), shown, self._records):
             yield number, stub["size"]
 
 
 def enveloped(source: bytes, record: Record) -> Entry | None:
-    """Return a record with ``timestamp``, ``type`` and ``payload``, after its bytes; `None` outside the conversation.
+    """Return (bytes, record with ``timestamp``, ``type``, ``payload``); `None` for a record outside the conversation.
 
     In the oldest logs, the record itself becomes the ``payload``.
     """

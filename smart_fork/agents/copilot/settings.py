@@ -28,7 +28,7 @@ class CopilotRegistration(JsonRegistration):
     client = ("copilot-cli", "2025-11-25")
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry for a server that `words` starts, with all tools ("*"): Copilot CLI offers no others."""
+        """Return the entry that starts `words`. It lists all tools ("*"): Copilot CLI offers only listed ones."""
         return {"type": "local", "tools": ["*"], **super().wanted(words, env, before)}
 
 

@@ -275,7 +275,7 @@ def _messages(record: Record) -> list[Record]:
 
 
 def _with_changed(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """Return a record with `change` applied to its messages: itself if nothing changed, `None` if none is left."""
+    """Return a record with `change` applied to its messages; `None` if no message is left."""
     old = _messages(record)
     new = [change(message) for message in old]
     if new == old:
