@@ -48,7 +48,7 @@ class ClaudeAdapter(TreeAdapter):
 
 
 class ClaudeStorage(Storage):
-    """The rules for where Claude Code stores sessions. It can resume each in every directory."""
+    """The rules for where Claude Code stores sessions. Each session can be resumed in every directory."""
 
     everywhere = True
 
@@ -92,7 +92,10 @@ def _base36(number: int) -> str:
 
 
 def guessed_directory(name: str) -> str:
-    """Return the directory named by a log folder, "-" read as "/", for logs without ``cwd``; empty unless it exists."""
+    """Return the directory that a folder of logs is named after, with "/" for each "-"; empty unless it exists.
+
+    This guess is used only for logs without any ``cwd``.
+    """
     guess = name.replace("-", "/")
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""
 
@@ -104,7 +107,7 @@ _SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
 
 
 def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
-    """Yield the prompts in ``history.jsonl``, oldest first, of sessions neither `known` nor open; no slash commands.
+    """Yield the prompts in ``history.jsonl``, oldest first. Skip slash commands, and sessions that are `known` or open.
 
     Raises:
         OSError: The file cannot be read.

@@ -81,7 +81,7 @@ _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode",
 class ClaudeCopy(TreeCopy):
     """The lines of a copy of a Claude Code session. `backups` are the names of the file versions that its records use.
 
-    In an excerpt, answers get the copy's context size, because Claude Code decides by it when to compact.
+    If turns are left out, answers get the copy's context size, because Claude Code decides by it when to compact.
     """
 
     is_link = staticmethod(is_note)
@@ -199,9 +199,9 @@ class ClaudeCopier(TreeCopier):
 
 
 def shortened_results(record: Record, calls: Container[str], session_id: str) -> Record | None:
-    """Return a record of shortened tool results with those of `calls` only; `None` if it has none of them.
+    """Return a record of shortened tool results with only the results of `calls`; `None` if it has none of them.
 
-    Without the record, Claude Code would send the full results instead of those that the model saw.
+    Without the record, Claude Code would send the full results instead of the shortened ones that the model saw.
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None

@@ -38,7 +38,7 @@ def first_header(path: Path) -> Record:
 
 
 def history(path: Path) -> tuple[list[RolloutPart], str]:
-    """Return (parts of a session's history, oldest first; ""), or (the found parts, id of a missing rollout).
+    """Return (parts of a session's history, id of a missing rollout, else ""). The oldest part comes first.
 
     A rollout that continues itself counts as missing.
     """
@@ -145,7 +145,7 @@ class CodexAncestry(Ancestry):
 
 
 def _session_header(log: Path, header: Record) -> Record:
-    """Return the header of a session's first rollout. It differs from `header`, in `log`, if a rewind began `log`."""
+    """Return the header of a session's first rollout: `header` itself, unless a rewind began the rollout `log`."""
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 

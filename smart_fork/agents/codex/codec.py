@@ -50,7 +50,7 @@ def failure_of(output: str) -> Masked:
 
 
 def base_of(header: Mapping[str, Any]) -> ForkBase | None:
-    """Return the rollout that the rollout with this header continues; `None` if that has all its records itself."""
+    """Return the rollout that a rollout with `header` continues; `None` if the rollout has all its records itself."""
     base = header.get("history_base")
     if not isinstance(base, dict):
         return None

@@ -62,7 +62,7 @@ class _RolloutReader:
 
 
 def _remove_repeated(record: dict[str, Any], heads: Collection[str]) -> bool:
-    """Remove from a record each text that begins like a removed message (see `heads`). Return True if it changed.
+    """Remove from a record each text that begins like a removed message (one of `heads`). Return True if it changed.
 
     The record at a turn's end repeats the turn's last answer; the record of a compaction repeats a person's prompts.
     """

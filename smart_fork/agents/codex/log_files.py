@@ -141,7 +141,7 @@ def _name_of(row: Mapping[str, str]) -> str:
 
 
 class CodexStorage(Storage):
-    """The rules for where Codex stores sessions. It can resume each in every directory."""
+    """The rules for where Codex stores sessions. Each session can be resumed in every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
         """Return the path, outside the archive, for a restored log: Codex forks no archived session."""

@@ -94,9 +94,7 @@ class CodexProcesses(AgentProcesses):
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
-        """Take Codex's lock of a session, so that Codex cannot open it, and return the lock's file descriptor.
-
-        Return `None` if Codex made no lock file.
+        """Lock a session, so that Codex cannot open it. Return the file descriptor; `None` if Codex made no lock file.
 
         Raises:
             ForkRefused: Codex has the session open.

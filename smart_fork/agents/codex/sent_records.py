@@ -44,7 +44,7 @@ class SeenRecord(NamedTuple):
 
     @classmethod
     def of(cls, number: int, record: Record, kept: LinePlace | bytes = b"", **marks: bool) -> Self:
-        """Return line `number` with its decoded record. `kept` and `marks` are fields of its `TranscriptTurn`."""
+        """Return line `number` with its record decoded. `kept` and `marks` are fields of its `TranscriptTurn`."""
         kind, payload = payload_of(record)
         turn = _turn(number, record, kept, **marks)
         is_thought = payload.get("type") == "reasoning"
@@ -55,9 +55,9 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of Codex's lines. `repeats` of a turn names the nearest turn with the same message.
+    """Return the turns of the lines `seen`. A turn that repeats a message names the nearest turn with it in `repeats`.
 
-    `repeats` of a thought names the next answer: cutting the answer removes it, since no API accepts thoughts alone.
+    A thought names the next answer there: cutting the answer removes the thought, since no API accepts thoughts alone.
     """
     turns = [one.turn for one in seen]
     thoughts = list[int]()
@@ -138,9 +138,9 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 def sent_records(
     turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield the records that Codex still sends to the model, without rolled-back ones, with their turns' numbers.
+    """Yield (turn's number, record) for the records that Codex still sends to the model, without rolled-back ones.
 
-    `turns` are the turns of all lines, `shown` those of the session. Each of `records` comes with the id of its turn. A
+    `turns` are the turns of all lines, `shown` the session's turns. Each of `records` comes with the id of its turn. A
     thought gets the number of the answer after it, a message's second copy the number of the message, and a note of the
     program the number of the next turn.
     """

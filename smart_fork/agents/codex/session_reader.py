@@ -102,7 +102,7 @@ class CodexFold(record_reader.LineFold):
     is_joined = False
 
     def is_known(self, record: Record) -> bool:
-        """Return True if the record's type, or the type of the item in it, is known. Old logs' headers have no type."""
+        """Return True if the type of the record, or of the item in it, is known, or lacking as in old logs' headers."""
         item = record.get("payload") if record.get("type") == "response_item" else record
         kind = item.get("type") if isinstance(item, dict) else None
         return str(kind) in _ITEMS or "record_type" in record or super().is_known(record) or "type" not in record

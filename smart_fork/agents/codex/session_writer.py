@@ -135,7 +135,7 @@ def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
 
 
 def history_records(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of a session and its ancestors, from all their rollouts (log files), each with its turn's id.
+    """Yield (turn's id, record) for all records of a session and its ancestors, from all their rollouts (log files).
 
     Raises:
         NotFound: A rollout of its history is gone.

@@ -42,7 +42,7 @@ class CodexSubAgents(SubAgents):
 
 
 def _logs() -> Mapping[str, Path]:
-    """Return the logs of all Codex sessions, those of sub-agents included, by session id."""
+    """Return the logs of all Codex sessions, also of sub-agents, by session id."""
     return {id_in(log.path): log.path for log in CodexAdapter().discover()}
 
 

@@ -107,7 +107,7 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _starting_call_key(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return (key,) of the call that started a sub-agent, whose events are removed with it; empty if unknown."""
+        """Return (key,) of the call that started a sub-agent: cutting the call removes its events. Empty if unknown."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)

@@ -46,7 +46,7 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """A copy of one session's events. In an excerpt, each event names the copied event before it as its parent."""
+    """A copy of one session's events. If turns are left out, each event names the copied event before as its parent."""
 
     carried = ("parent",)
     parent: Any = None
@@ -236,7 +236,7 @@ class CopilotConverter(session_reader.CopilotCodec, Converter):
             raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a new session's log: a first event, the shared events and, for a fork, one that names its parent."""
+        """Yield a new session's log: a first event, the shared events and, for a fork, an event naming its parent."""
         parent: str | None = None
         for record in records:
             if parent is None:

@@ -64,7 +64,7 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield the turns of one line: its message; or the line, and the messages in its list that have no own line."""
+        """Yield the turns of one line: its message, else the line itself and the messages that are only in its list."""
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
         told = list(self._memory.apply(record))

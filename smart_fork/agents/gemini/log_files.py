@@ -1,8 +1,8 @@
 """Gemini CLI's logs: ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
 
-A log has a record a line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork named
-the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper. Old
-versions wrote one JSON object to a ``.json`` file.
+A log has a record on each line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork
+named the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper.
+Old versions wrote one JSON object to a ``.json`` file.
 """
 
 from __future__ import annotations

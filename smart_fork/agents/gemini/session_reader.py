@@ -77,7 +77,7 @@ class LoggedMessage(NamedTuple):
 
 
 def for_copy(record: Record, known: set[str]) -> Record | None:
-    """Return `record` if a copy needs it; `None` if it is no message, or its results are all in the calls `known`."""
+    """Return `record` if a copy needs it; `None` if it is no message, or only repeats results of the calls `known`."""
     if not signature_of(record):
         return None
     answers = answers_in(record)

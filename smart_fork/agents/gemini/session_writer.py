@@ -99,7 +99,7 @@ class GeminiCopy(Copy):
         return ((b"", kept) for message in messages if (kept := for_copy(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a message as a line. An excerpt has no token counts, since they would be wrong."""
+        """Yield a message as a line. If turns are left out, drop the token counts, which would be wrong."""
         yield orjson.dumps({name: value for name, value in entry[1].items() if name != "tokens" or not self._excerpt})
 
     def summary(self, entry: Entry) -> Iterator[bytes]:

@@ -293,7 +293,7 @@ class OpenCodeFold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """Return "automated" for a session of ``opencode run``, whose rules forbid questions; else "person"."""
+        """Return "automated" if the session's rules forbid questions, as ``opencode run`` sets them; else "person"."""
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"

@@ -34,7 +34,7 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """Return the provider and model that OpenCode would use in `directory`, by their keys; `None` if unknown.
+    """Return the ``providerID`` and ``modelID`` that OpenCode would use in `directory`; `None` if they are unknown.
 
     They come from OpenCode's settings, else from the models chosen last, else from the newest messages.
     """
