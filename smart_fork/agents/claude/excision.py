@@ -1,4 +1,4 @@
-"""The cutter of Claude Code's logs (for the removal of turns), of their links, and of files beside a log."""
+"""Removal of turns from Claude Code's logs: links between records, records that repeat others, files beside a log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title":
 
 
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of the calls, message or prompt that a record outside the conversation repeats."""
+    """Return the keys of the calls, message or prompt that a bookkeeping record repeats: it is removed with them."""
     places = (record, dict_in(record.get("attachment")))
     named = [place.get(name) for place in places for name in ("toolUseID", "parentToolUseID")]
     named += [one.get("toolUseId") for one in dicts_in(record.get("replacements"))]
@@ -39,7 +39,7 @@ def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def discover_newest_claude() -> Path:
-    """Return the newest session of Claude Code in all projects.
+    """Return the path of Claude Code's newest log, of all projects.
 
     Raises:
         NotFound: No project has a session.
@@ -58,8 +58,7 @@ class ClaudeCutter(TreeCutter):
     def begins(self, record: Record) -> bool:
         """Return True if `record` can begin a log of Claude Code.
 
-        Other agents with a similar format have a field ``parts`` in their messages, or ``systemPayload`` in their
-        records.
+        In similar formats of other agents, messages have a field ``parts``, or records have ``systemPayload``.
         """
         of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
         return "type" in record and any(key in record for key in _MARKS) and not of_another
@@ -97,7 +96,7 @@ class ClaudeCutter(TreeCutter):
         )
 
     def copied(self, record: Record) -> str:
-        """Return the prompt in a record that repeats a waiting prompt or the last one; empty for other records."""
+        """Return the prompt that a record about waiting prompts or the last prompt repeats; empty for other records."""
         queued = dict_in(record.get("attachment")).get("prompt")
         name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
         return text_of(record.get(name, queued))
@@ -109,7 +108,7 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return a snapshot's line in a list; an empty list for a logged request to the model, which repeats others."""
+        """Return a list with this line of a snapshot; empty for a logged request to the model, which repeats others."""
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
 
@@ -125,7 +124,7 @@ class ClaudeCutter(TreeCutter):
         return [Path.home() / ".claude.json"]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files of removed tool calls: long results, and logs of sub-agents."""
+        """Return the files of the `removed` turns' tool calls: long results, and logs of sub-agents."""
         folder = path.with_suffix("")
         if not folder.is_dir():
             return []
@@ -138,7 +137,7 @@ class ClaudeCutter(TreeCutter):
 
 
 def _agents_of(turn: TranscriptTurn) -> Iterator[str]:
-    """Yield the names of the sub-agents that gave a turn's results."""
+    """Yield the names of the sub-agents that gave the tool results of a turn."""
     for _, record in decode_line(turn.raw)[0]:
         name = dict_in(record.get("toolUseResult")).get("agentId")
         if isinstance(name, str) and PLAIN.fullmatch(name):

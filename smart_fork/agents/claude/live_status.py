@@ -43,7 +43,10 @@ def _answer_sign(record: Mapping[str, Any], message: Mapping[str, Any]) -> log_t
 
 
 def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
-    """Yield the background tasks that start or end with a record. Skip tasks of sub-agents and copied records."""
+    """Yield (id, name) for each background task that a record starts, (id, `None`) for each that it ends.
+
+    Records of sub-agents, and records that a fork copied from its parent, are skipped.
+    """
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return
     content, attachment = dict_in(record.get("message")).get("content"), dict_in(record.get("attachment"))
@@ -93,7 +96,7 @@ def _task_end(task: Mapping[str, Any], name: str) -> log_tail.Steps:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in answers' records. Of an answer with several records, the last has the total."""
+    """Yield the token counts in the model's answers. Of an answer with several records, the last has the total."""
     for record in records:
         message = dict_in(record.get("message"))
         if record.get("type") == "assistant":

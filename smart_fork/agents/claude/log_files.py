@@ -1,7 +1,4 @@
-"""Claude Code's logs: ``<home>/projects/<slug>/<session-id>.jsonl``, with one record on each line.
-
-``parentUuid`` links the records.
-"""
+"""Claude Code's logs: ``<home>/projects/<slug>/<session-id>.jsonl``, a record a line, linked by ``parentUuid``."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class ClaudeAdapter(TreeAdapter):
 
 
 class ClaudeStorage(Storage):
-    """The rules for where Claude Code stores sessions. It can resume each in every directory."""
+    """The rules for where Claude Code stores sessions. Each session can be resumed in every directory."""
 
     everywhere = True
 
@@ -71,7 +68,7 @@ _SLUG_CHARACTERS = 200
 
 
 def slug(path: str) -> str:
-    """Return the name of the folder with a directory's logs. Several directories can have the same folder."""
+    """Return the name of the folder with the logs of the directory `path`. Several directories can share a folder."""
     resolved = unicodedata.normalize("NFC", os.path.realpath(path) if Path(path).is_absolute() else path)
     units = resolved.encode("utf-16-be", "surrogatepass")
     pairs = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
@@ -97,7 +94,7 @@ def _base36(number: int) -> str:
 def guessed_directory(name: str) -> str:
     """Return the directory that a folder of logs is named after, with "/" for each "-"; empty unless it exists.
 
-    This guess is only for logs without any ``cwd``.
+    This guess is used only for logs without any ``cwd``.
     """
     guess = name.replace("-", "/")
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""
@@ -110,7 +107,7 @@ _SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
 
 
 def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
-    """Yield the prompts in ``history.jsonl``, oldest first, without slash commands and those of `known` sessions.
+    """Yield the prompts in ``history.jsonl``, oldest first. Skip slash commands, and sessions that are `known` or open.
 
     Raises:
         OSError: The file cannot be read.

@@ -70,7 +70,7 @@ class ClaudeProcesses(AgentProcesses):
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that Claude Code notes in ``sessions/<pid>.json``, in its home and in that of `log`."""
+        """Yield the processes noted in ``sessions/<pid>.json`` of Claude Code's home, and of the home with `log`."""
         homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
         for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
             note = dict_in(json_at(path))

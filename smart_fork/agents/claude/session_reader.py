@@ -121,7 +121,7 @@ def is_request(record: Record) -> bool:
 
 
 def _unified(hunks: object) -> str:
-    """Return a structured patch as a unified diff."""
+    """Return the hunks of Claude Code's patch format as the text of a unified diff."""
     lines: list[str] = []
     for hunk in dicts_in(hunks):
         if isinstance(told := hunk.get("lines"), list):
@@ -146,7 +146,7 @@ _NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 
 
 class ClaudeTree(Tree):
-    """The fold that builds a session from Claude Code's records."""
+    """The fold (reader) that builds a session from Claude Code's records."""
 
     agent = "claude"
     known = frozenset({"user", "assistant", "attachment", "system", "summary", *_TITLES, *_ASIDE})
@@ -172,7 +172,7 @@ class ClaudeTree(Tree):
             self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if the record names this session. A copy also has records that name the original."""
+        """Return True unless the record names another session: a copied log also has its original's records."""
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
 
@@ -217,7 +217,7 @@ class ClaudeTree(Tree):
         return None
 
     def _cached_for(self, message: Record) -> int:
-        """Return for how many seconds the API caches the prompt of the request that `message` answers; 0: unknown.
+        """Return for how many seconds the API caches the prompt that `message` answers; 0 if unknown.
 
         Of two lifetimes that the request wrote, return the shorter. If it only read the cache, return the lifetime of
         the last request that wrote it.
@@ -247,7 +247,7 @@ class ClaudeTree(Tree):
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns Claude Code loads. Since 2.1.3xx a compaction also keeps the last messages."""
+        """Return which turns Claude Code loads on resuming. Since 2.1.3xx a compaction also keeps the last messages."""
         found, preserved = super().resumed(turns), self.facts.get("preserved") or ()
         if found.reason != "compaction" or not preserved:
             return found
@@ -277,7 +277,7 @@ class ClaudeTree(Tree):
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
     def _may_be_inherited(self, name: str) -> bool:
-        """Return True if a fork's log has this name before any message: there Claude Code writes the parent's name."""
+        """Return True if a fork's log has this name before any message, where Claude Code writes the parent's name."""
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
@@ -309,7 +309,7 @@ class ClaudeTree(Tree):
 def _is_automatic(record: Record) -> bool:
     """Return True if a schedule, a background task, a hook or another agent wrote the record.
 
-    As in Claude Code, it is False for prompts of a program that uses the SDK, and for records that name no origin.
+    Like Claude Code, return False for prompts of a program that uses the SDK, and for records that name no origin.
     """
     kind = dict_in(record.get("origin")).get("kind")
     told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
@@ -319,8 +319,8 @@ def _is_automatic(record: Record) -> bool:
 def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
     """Return "by_hand" or "by_program", after the author of a prompt; empty if the agent itself sent it.
 
-    ``promptSource`` and ``origin`` decide, since a fork's copied records keep them. A copy's ``entrypoint``, used
-    without them, names the fork's program.
+    ``promptSource`` and ``origin`` decide, since a fork's copied records keep them. Only without them ``entrypoint``
+    decides: in copied records it names the fork's program.
     """
     source, origin = record.get("promptSource"), record.get("origin")
     if isinstance(origin, dict) and origin.get("kind") == "human":
@@ -352,7 +352,7 @@ _FOLDER, _BELOW = "subagents", 2
 
 
 class ClaudeSubAgents(LoggedSubAgents):
-    """Finds and reads the logs of Claude Code's sub-agents."""
+    """Finds and reads the logs of the sub-agents that a session of Claude Code started."""
 
     tree = ClaudeTree
 
@@ -379,7 +379,7 @@ def _starting_call(log: Path) -> str:
 
 
 def _started_agents(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the id of each call that a record answers, with the name of the sub-agent that the call started."""
+    """Yield (call id, sub-agent's name) for each call that the record answers, if the call started a sub-agent."""
     record = dict_in(json_in(raw))
     name = dict_in(record.get("toolUseResult")).get("agentId")
     for block in dicts_in(dict_in(record.get("message")).get("content")) if isinstance(name, str) else ():

@@ -42,7 +42,7 @@ def is_note(record: Record) -> bool:
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
     """Copy the backups `names` (file versions from before edits) from the session `old` to its copy `new`.
 
-    Add a folder that is made to `created`. Return a warning if backups are missing, else nothing.
+    Append a folder made for them to `created`. Return a list with one warning if backups are missing, else empty.
     """
     folder = file_history(new)
     missing = 0
@@ -81,7 +81,7 @@ _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode",
 class ClaudeCopy(TreeCopy):
     """The lines of a copy of a Claude Code session. `backups` are the names of the file versions that its records use.
 
-    In an excerpt, answers get the copy's context size, because Claude Code decides by it when to compact.
+    If turns are left out, answers get the copy's context size, because Claude Code decides by it when to compact.
     """
 
     is_link = staticmethod(is_note)
@@ -135,8 +135,7 @@ class ClaudeCopy(TreeCopy):
     def beside(self, turns: Sequence[Turn]) -> Beside:
         """Return a function that copies records outside the chain of messages if they belong to these turns.
 
-        Such records have file versions from before a message, shortened results that the model saw, or facts about the
-        whole session.
+        Such records have file versions, shortened results that the model saw, or facts about the whole session.
         """
         messages = {turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]}
         calls = {call.id for turn in turns for call in turn.tool_calls}
@@ -200,9 +199,9 @@ class ClaudeCopier(TreeCopier):
 
 
 def shortened_results(record: Record, calls: Container[str], session_id: str) -> Record | None:
-    """Return a record of shortened tool results with those of `calls` only; `None` if it has none of them.
+    """Return a record of shortened tool results with only the results of `calls`; `None` if it has none of them.
 
-    Without the record, Claude Code would send the full results instead of those that the model saw.
+    Without the record, Claude Code would send the full results instead of the shortened ones that the model saw.
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
@@ -285,7 +284,7 @@ class ClaudeConverter(ClaudeCodec, Converter):
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` for inputs and outputs of the calls `ids`, those for the screen included."""
+        """Return the record with `mark` instead of inputs and outputs of the calls `ids`, also those for display."""
 
         def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and str(block.get("id")) in ids:

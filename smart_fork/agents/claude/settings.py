@@ -5,8 +5,8 @@ Seen with 2.1.197: Claude Code reads strict JSON only, and replaces a file with 
 again at each start. So smart-fork inserts its entry as text. If Claude Code has not run since, removing the entry
 restores every byte.
 
-Login, seen with 2.1.197: ``claude auth status`` says in JSON whether Claude Code is logged in; an ``apiKeyHelper``,
-the ``env`` of its settings and the keychain count. Without a login its window opens too, and shows that.
+Login, seen with 2.1.197: ``claude auth status`` prints as JSON whether Claude Code is logged in, also by an
+``apiKeyHelper``, the ``env`` of its settings or the keychain. Without a login, Claude Code's window opens and says so.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ClaudeCaller(CallerIdentity):
     """Finds the session of Claude Code that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:
-        """Return the id of the session with the call at the end of its log, which is written a moment after sending."""
+        """Return the id of the session with the call near its log's end. Wait a moment: the log gets the call late."""
         tool_use = call.meta.get("claudecode/toolUseId")
         if not isinstance(tool_use, str) or len(tool_use) < MIN_CALL_ID or call.project is None:
             return None

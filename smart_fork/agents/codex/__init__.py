@@ -1,4 +1,4 @@
-"""The agent Codex: its names, folder, program and facets (see `Agent`). Logs of 2025 to 0.169 were seen."""
+"""The agent Codex: its names, folder, program and facets (see `Agent`). Logs from 2025 to version 0.169 were seen."""
 
 from __future__ import annotations
 

@@ -26,19 +26,19 @@ from smart_fork.errors import NotFound
 
 
 class RolloutPart(NamedTuple):
-    """A rollout (log file). `end` is the number of its first record outside the session's history, if any."""
+    """A rollout (log file) in a session's history, as a whole or only the records before number `end`."""
 
     path: Path
     end: int | None = None
 
 
 def first_header(path: Path) -> Record:
-    """Return the header (the first record's payload) of a rollout; empty if the file has no record."""
+    """Return the header (the first record's payload) of a rollout; empty for an empty file."""
     return next((payload_of(line.record)[1] for line in first_lines(path)), {})
 
 
 def history(path: Path) -> tuple[list[RolloutPart], str]:
-    """Return the parts of a session's history, oldest first, and the id of a missing rollout, else "".
+    """Return (parts of a session's history, id of a missing rollout, else ""). The oldest part comes first.
 
     A rollout that continues itself counts as missing.
     """
@@ -110,8 +110,7 @@ def complete_history(path: Path) -> list[RolloutPart]:
 class CodexAncestry(Ancestry):
     """Finds the parents of Codex's sessions, from the first records of rollouts (logs).
 
-    The header names the parent, or the rollout that the log continues. An old fork's log has its parent's header
-    second.
+    A log's header names its parent, or the rollout that it continues. Old forks have their parent's header second.
     """
 
     goes_on = True
@@ -146,7 +145,7 @@ class CodexAncestry(Ancestry):
 
 
 def _session_header(log: Path, header: Record) -> Record:
-    """Return the header of a session's first rollout: after a rewind another one than the `header` of `log`."""
+    """Return the header of a session's first rollout: `header` itself, unless a rewind began the rollout `log`."""
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 

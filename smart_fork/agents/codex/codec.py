@@ -50,7 +50,7 @@ def failure_of(output: str) -> Masked:
 
 
 def base_of(header: Mapping[str, Any]) -> ForkBase | None:
-    """Return the rollout that a rollout with this header continues; `None` if it has all records itself."""
+    """Return the rollout that a rollout with `header` continues; `None` if the rollout has all its records itself."""
     base = header.get("history_base")
     if not isinstance(base, dict):
         return None
@@ -92,7 +92,7 @@ class CodexCodec(CopyCodec):
     answers = CodexAnswers()
 
     def decode(self, record: Record) -> Item:
-        """Return the text, tool call, tool result or thoughts in a record; of encrypted thoughts their summary."""
+        """Return the text, tool call, tool result or thoughts in a record; for encrypted thoughts, their summary."""
         item = payload_of(record)[1]
         kind, call_id = item.get("type"), str(item.get("call_id") or item.get("id") or "")
         if kind in CALLS:
@@ -137,7 +137,7 @@ CODEC = CodexCodec()
 
 
 def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
-    """Return the input of a tool call: usually the object in a JSON text, or a patch or script."""
+    """Return the input of a tool call: an object (decoded if it is JSON text), or a text such as a patch or script."""
     given = item.get("arguments", item.get("input", item.get("action")))
     if isinstance(given, str) and given.startswith("{"):
         found = json_in(given)

@@ -1,4 +1,4 @@
-"""The cutter of Codex's rollouts (log files), for the removal of turns.
+"""Removal of turns from Codex's rollouts (log files).
 
 A rollout shares records with its ancestors' rollouts, and has records that repeat others.
 """
@@ -62,7 +62,7 @@ class _RolloutReader:
 
 
 def _remove_repeated(record: dict[str, Any], heads: Collection[str]) -> bool:
-    """Remove texts with a beginning in `heads` (of removed messages) from a record. Return True if it changed.
+    """Remove from a record each text that begins like a removed message (one of `heads`). Return True if it changed.
 
     The record at a turn's end repeats the turn's last answer; the record of a compaction repeats a person's prompts.
     """
@@ -158,7 +158,7 @@ class CodexCutter(Cutter):
 
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Return the rollout that a file continues, if any. Cached, because a cut asks for all logs several times."""
+    """Return the rollout that a file continues; `None` if none. Cached, since a cut asks for all logs several times."""
     with suppress(OSError):
         return base_of(first_header(file.path))
     return None

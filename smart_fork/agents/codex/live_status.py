@@ -20,7 +20,7 @@ _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
 
 def _window() -> int | None:
-    """Return the context window, in tokens, from the newest logs; `None` if these do not have it."""
+    """Return the context window, in tokens, from the newest logs; `None` if these logs do not state it."""
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         with suppress(OSError):
@@ -97,7 +97,7 @@ def _result(call: log_tail.OpenCall, output: str) -> log_tail.Steps:
 
 
 def _ended_agents(states: Mapping[str, Any]) -> log_tail.Steps:
-    """Yield the end of each sub-agent that has stopped, from the `states` of sub-agents by id."""
+    """Yield (id, `None`) for each sub-agent that has ended, from the `states` of sub-agents by id."""
     for agent, state in states.items():
         if isinstance(state, dict) or (isinstance(state, str) and state not in log_tail.GOING_ON):
             yield agent, None
@@ -106,8 +106,8 @@ def _ended_agents(states: Mapping[str, Any]) -> log_tail.Steps:
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
     """Yield the token counts in records. A count's key is the session's total: a repeated count has the same key.
 
-    A fork's totals continue from its parent's. It may have copies of its parent's records with new times. Counts after
-    the parent's header, or with the parent's thread id, are marked as the parent's.
+    A fork's totals continue from its parent's. A fork may have copies of its parent's records with new times. Counts
+    after the parent's header, or with the parent's thread id, are marked as the parent's.
     """
     thread = ""
     for number, record in enumerate(records):

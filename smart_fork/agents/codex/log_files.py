@@ -59,7 +59,7 @@ class CodexAdapter(LogAdapter):
         return [file for file in rollouts.rollouts(session_id) if rollouts.id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
-        """Return the rollouts that Codex loads, one for each session: as its database says, else the newest."""
+        """Return the rollouts that Codex loads, one for each session: the one in Codex's database, else the newest."""
         rewound = {rollouts.id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
@@ -116,7 +116,7 @@ def threads(home: Path) -> Mapping[str, Thread]:
 
 @lru_cache(maxsize=4)
 def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, Thread]:
-    """Return the threads in a database, by id; empty if it is not Codex's, or unreadable. Cached for each version."""
+    """Return the threads in Codex's database by id; empty if it is unreadable. Cached until the file changes."""
     import apsw
 
     from smart_fork.agents.foreign_database import columns, read_only
@@ -141,7 +141,7 @@ def _name_of(row: Mapping[str, str]) -> str:
 
 
 class CodexStorage(Storage):
-    """The rules for where Codex stores sessions. It can resume each in every directory."""
+    """The rules for where Codex stores sessions. Each session can be resumed in every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
         """Return the path, outside the archive, for a restored log: Codex forks no archived session."""
@@ -167,7 +167,7 @@ def thread_name(home: Path, session_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names(path: Path, *_state: int) -> Mapping[str, str]:
-    """Return the names of threads by id, from Codex's index of names. Cached for each version of the file."""
+    """Return the names of threads by id, from Codex's index of names. Cached until the file changes."""
     names = {}
     for line in reversed([*last_lines(path, _MAX_BYTES)]):
         for _, record in decode_line(line)[0] if line else ():

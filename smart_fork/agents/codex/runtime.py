@@ -71,7 +71,7 @@ class CodexProcesses(AgentProcesses):
     forks = ("fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that have a session open; for Codex's server, the windows that may show the session."""
+        """Yield the processes that have a session open; instead of Codex's server, the windows that may show it."""
         own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
         yield from (ProcessNote(pid, session_id) for pid in shown)
@@ -94,7 +94,7 @@ class CodexProcesses(AgentProcesses):
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
-        """Take Codex's lock of a session, and return its file descriptor; `None` if Codex made no lock file.
+        """Lock a session, so that Codex cannot open it. Return the file descriptor; `None` if Codex made no lock file.
 
         Raises:
             ForkRefused: Codex has the session open.

@@ -44,7 +44,7 @@ class SeenRecord(NamedTuple):
 
     @classmethod
     def of(cls, number: int, record: Record, kept: LinePlace | bytes = b"", **marks: bool) -> Self:
-        """Return line `number` with its decoded record. `kept` and `marks` are fields of its `TranscriptTurn`."""
+        """Return line `number` with its record decoded. `kept` and `marks` are fields of its `TranscriptTurn`."""
         kind, payload = payload_of(record)
         turn = _turn(number, record, kept, **marks)
         is_thought = payload.get("type") == "reasoning"
@@ -55,9 +55,9 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of Codex's lines. `repeats` of a turn names an earlier turn with the same message.
+    """Return the turns of the lines `seen`. A turn that repeats a message names the nearest turn with it in `repeats`.
 
-    `repeats` of a thought names the next answer: cutting the answer removes it, since no API accepts thoughts alone.
+    A thought names the next answer there: cutting the answer removes the thought, since no API accepts thoughts alone.
     """
     turns = [one.turn for one in seen]
     thoughts = list[int]()
@@ -128,7 +128,7 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of the records that an event repeats: a call or an item, or a prompt that a name quotes."""
+    """Return the keys of the records that an event repeats: a call, an item, or a prompt quoted by a session's name."""
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
@@ -138,9 +138,9 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 def sent_records(
     turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield the records that Codex still sends to the model, without rolled-back ones, with their turns' numbers.
+    """Yield (turn's number, record) for the records that Codex still sends to the model, without rolled-back ones.
 
-    `turns` are the turns of all lines, `shown` those of the session. Each of `records` comes with the id of its turn. A
+    `turns` are the turns of all lines, `shown` the session's turns. Each of `records` comes with the id of its turn. A
     thought gets the number of the answer after it, a message's second copy the number of the message, and a note of the
     program the number of the next turn.
     """
@@ -206,18 +206,18 @@ class RecordSizes:
             self._records.append((str(ordinal_of(line)), (b"", stub)))
 
     def prepend(self, other: RecordSizes, end: int) -> None:
-        """Add the records of `other`, the continued rollout, with numbers below `end` before all others."""
+        """Put the records of `other`, the rollout that this one continues, with numbers below `end` before its own."""
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
     def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of the records that are still sent to the model, each with the number of its turn."""
+        """Yield (turn's number, size) for each record that is still sent to the model."""
         for number, (_, stub) in sent_records(linked_turns(self._seen), shown, self._records):
             yield number, stub["size"]
 
 
 def enveloped(source: bytes, record: Record) -> Entry | None:
-    """Return a record with ``timestamp``, ``type`` and ``payload``, after its bytes; `None` outside the conversation.
+    """Return (bytes, record with ``timestamp``, ``type``, ``payload``); `None` for a record outside the conversation.
 
     In the oldest logs, the record itself becomes the ``payload``.
     """

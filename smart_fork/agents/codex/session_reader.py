@@ -90,7 +90,7 @@ class _CodexCalls(CallRecorder):
 
 
 class CodexFold(record_reader.LineFold):
-    """The fold (reader) of a rollout: the session's facts and turns after the records read so far."""
+    """The fold (reader) of a rollout (log): it takes records, and builds the session from their facts and turns."""
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
@@ -102,10 +102,7 @@ class CodexFold(record_reader.LineFold):
     is_joined = False
 
     def is_known(self, record: Record) -> bool:
-        """Return True if the record's type is known; of an item (model input), its own type counts.
-
-        The first record of an old log has no type, and is known.
-        """
+        """Return True if the type of the record, or of the item in it, is known, or lacking as in old logs' headers."""
         item = record.get("payload") if record.get("type") == "response_item" else record
         kind = item.get("type") if isinstance(item, dict) else None
         return str(kind) in _ITEMS or "record_type" in record or super().is_known(record) or "type" not in record
@@ -126,7 +123,7 @@ class CodexFold(record_reader.LineFold):
         return self._measured
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of records with the numbers of their turns. A turn can have several records."""
+        """Return (turn's number, size) for each record; empty if not measured, or if a continued rollout is missing."""
         is_whole = "base" not in self.facts or self.is_joined
         return tuple(self.measured.sizes(turns)) if self.measured and is_whole else ()
 
@@ -135,7 +132,7 @@ class CodexFold(record_reader.LineFold):
         return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """Add facts, and with `turns` turns, from a fork's parents. Return True if turns were added, to be saved."""
+        """Add facts, and with `turns` turns, from a fork's parents. Return True if there are added turns to save."""
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
@@ -173,7 +170,10 @@ class CodexFold(record_reader.LineFold):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
 
     def _parent_fold(self, path: Path | None, end: int | None, *, whole: bool) -> CodexFold | None:
-        """Return a fold of the rollout at `path`, up to record `end` or of headers only; `None` if it is unreadable."""
+        """Return a reader that has read the rollout at `path` up to record `end`; `None` if the file is unreadable.
+
+        If `end` is `None`, it has read the header only. Unless `whole`, it reads no further than the file's beginning.
+        """
         if path is None:
             return None
         above = CodexFold(path, None, keep_raw=self.keep_raw)
@@ -335,7 +335,7 @@ class CodexFold(record_reader.LineFold):
         return missing
 
     def _note_prompt(self, prompt: int) -> None:
-        """Note the record number of a prompt, so that undoing it also undoes a compaction earlier in its turn."""
+        """Note the record number of a prompt, so that rolling it back also undoes a compaction earlier in its turn."""
         began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
         if began is not None and compacted and compacted[-1][0] > began:
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
@@ -383,7 +383,7 @@ class CodexFold(record_reader.LineFold):
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns Codex loads: none if it cannot load the session.
+        """Return which turns Codex loads when it resumes: none if it cannot load the session.
 
         A compaction keeps the last prompts, in some versions final answers as well. Its summary is no turn.
         """
@@ -401,13 +401,13 @@ class CodexFold(record_reader.LineFold):
         return Resumed(start, "compaction", tuple(reversed(kept)))
 
     def _messages_in(self, compacted: dict[str, Any]) -> list[str]:
-        """Return the digests of the messages that a compaction kept."""
+        """Return the digests of the messages that a compaction kept, from the compaction's record."""
         items = dicts_in(compacted.get("replacement_history"))
         said = ((str(one.get("role")), _said(one)) for one in items if one.get("type") == "message")
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
     def _summary_in(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return a compaction's summary: the messages in its record that no turn has, each after its digest."""
+        """Return (digest, text) for each message in a compaction's record that is no turn: these form its summary."""
         said = {_digest(turn.role, turn.text) for turn in self.turns}
         items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
         texts = [("user", text_in(compacted.get("message"))), *items]
@@ -437,7 +437,7 @@ class CodexFold(record_reader.LineFold):
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """Return who started the session. A named one, or a fork of a person's, counts as a person's."""
+        """Return who started the session. A named session, or a fork of a person's session, counts as a person's."""
         facts = self.facts
         source = facts.get("source")
         automated = source in ("exec", "mcp") or (not source and "exec" in facts.get("originator", ""))
@@ -461,6 +461,6 @@ def _is_typed(item: dict[str, Any]) -> bool:
 
 
 def _still_running(output: str) -> str:
-    """Return the number by which later calls ask for a running command's output; empty if it ended."""
+    """Return the number by which later calls name a running command, from its output; empty if the command ended."""
     found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
     return found[1] if found else ""

@@ -73,7 +73,7 @@ class CodexCopy(Copy):
         return records_up_to(self._source.source_path, self._source.turns[end].id)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a record as a line of the copy, which has a header of its own."""
+        """Yield a record as a line of the copy; nothing for a header, since the copy has one of its own."""
         source, record = entry
         payload = record["payload"]
         if record["type"] == "session_meta":
@@ -135,7 +135,7 @@ def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
 
 
 def history_records(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of a session and its ancestors, from all their rollouts (log files), each with its turn's id.
+    """Yield (turn's id, record) for all records of a session and its ancestors, from all their rollouts (log files).
 
     Raises:
         NotFound: A rollout of its history is gone.
@@ -196,10 +196,9 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexConverter(CodexCodec, Converter):
-    """Converts Codex's records for sharing with teammates; those of a fork's ancestors are included.
+    """Converts Codex's records, and the records of a fork's ancestors, for sharing with teammates.
 
-    All records have the fields ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a
-    new one.
+    All records have ``timestamp``, ``type`` and ``payload``. Headers are not shared; each written log gets a new one.
     """
 
     taken = frozenset({"ordinal"})
@@ -348,7 +347,7 @@ def _call_id(item: Record) -> str:
 
 
 def _decoded(given: object) -> object:
-    """Return the input of a tool call, decoded if it is JSON in a text."""
+    """Return the input of a tool call, decoded if it is a text with JSON."""
     if isinstance(given, str) and given.startswith(("{", "[")):
         found = json_in(given)
         return given if found is None else found

@@ -36,7 +36,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Whole lines of a TOML text: a table's header, a key with its value, or blanks and comments."""
+    """A piece of a TOML text, in whole lines: a table's header, a key with its value, or blanks and comments."""
 
     text: str
     table: tuple[str, ...] | None = None
@@ -50,7 +50,7 @@ def _loaded(text: str) -> dict[str, Any]:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Yield the statements of a TOML text. Joined, they are `text` again."""
+    """Yield the statements of a TOML text in order. Their joined texts are `text` again."""
     lines = _LINE.findall(text)
     at = 0
     while at < len(lines):
@@ -90,7 +90,7 @@ _PASSED_ON = ("HOME", "PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "
 
 
 class CodexRegistration(Registration):
-    """The registration of smart-fork's server with Codex, which calls tools that only read without asking a person.
+    """The registration of smart-fork's server with Codex, which calls read-only tools without asking a person.
 
     Over HTTP, Codex takes the token from a variable only, which a person must set.
     """
@@ -106,7 +106,7 @@ class CodexRegistration(Registration):
         return entry_in(_understood(text or ""), _SERVERS, "a table")
 
     def raw(self, text: str | None) -> str | None:
-        """Return the text of the entry's tables as the settings have it, without comments after the last key."""
+        """Return the text of smart-fork's tables, without comments after the last key; `None` if there are none."""
         _, tables, _ = _parts(text or "") if self.value(text) is not None else ("", [], "")
         return "".join(one.text for one in tables) or None
 
@@ -157,7 +157,7 @@ def _understood(text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> tuple[str, list[Statement], str]:
-    """Return the text before the tables of smart-fork's entry, the tables, and the text after them.
+    """Return (text before the tables of smart-fork's entry, the tables, text after them).
 
     Raises:
         UnsuitableError: The entry is not written as tables next to each other.
@@ -181,7 +181,7 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
 def _merged(
     tables: list[Statement], there: Mapping[str, Any], entry: Mapping[str, Any], end: str
 ) -> Iterator[Statement]:
-    """Yield the tables with the values of `entry` instead of those in `there`. New keys follow the header."""
+    """Yield an entry's tables with the values of `entry` instead of those `there`. Changed keys follow the header."""
     changed = {key: value for key, value in entry.items() if there.get(key) != value}
     own = 0
     for one in tables:
@@ -235,7 +235,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _trusted(text: str) -> dict[str, Any]:
-    """Return Codex's notes about the hooks that a person trusts, by each hook's place in the hooks file."""
+    """Return ``hooks.state`` in Codex's settings: the hooks that a person trusts, by their places in the hooks file."""
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
@@ -273,10 +273,10 @@ class CodexHooks(Hooks):
             yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return config.toml, its text, and its text without the trust in smart-fork's hooks; `None` without trust.
+        """Return (path of config.toml, its text, the text without trust in smart-fork's hooks); `None` if it has none.
 
-        Each trusted hook has a table, named after its place in the hooks file. `left` is the text of this file without
-        smart-fork's hooks. Comments stay.
+        Each trusted hook has a table, named after its place in the hooks file. `left` is the text of the hooks file
+        without smart-fork's hooks. Comments stay.
         """
         path, of = HOME.folder() / "config.toml", f"{self.path()}:"
         if not path.exists():
@@ -345,7 +345,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _provider() -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the settings of the model provider in use, from Codex's settings or their profile."""
+    """Return (name, settings) of the model provider in use, from the chosen profile, else from Codex's settings."""
     said = _settings()
     profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
     name = profile.get("model_provider", said.get("model_provider", _OWN))

@@ -1,4 +1,4 @@
-"""The sub-agents of Codex: each has a rollout of its own."""
+"""The sub-agents of Codex: each has a rollout (log file) of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CodexSubAgents(SubAgents):
 
 
 def _logs() -> Mapping[str, Path]:
-    """Return the logs of all Codex sessions, those of sub-agents included, by session id."""
+    """Return the logs of all Codex sessions, also of sub-agents, by session id."""
     return {id_in(log.path): log.path for log in CodexAdapter().discover()}
 
 
@@ -58,7 +58,7 @@ def _belongs_to(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
 
 
 def _parent(log: Path) -> str:
-    """Return the id of the session that began a sub-agent, from its header; empty without one."""
+    """Return the id of the session that began a sub-agent, from the header in its `log`; empty without one."""
     found: object = None
     with suppress(OSError):
         found = next((line.record.get("payload") for line in first_lines(log)), None)
@@ -68,7 +68,7 @@ def _parent(log: Path) -> str:
 
 
 def _started_agents(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the id of the call that a record answers, with the name of the sub-agent that it started."""
+    """Yield (call id, sub-agent's name) if the record answers a call that started a sub-agent."""
     record = dict_in(json_in(raw))
     item = dict_in(record.get("payload", record))
     if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):

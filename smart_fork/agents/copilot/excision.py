@@ -1,4 +1,4 @@
-"""The cutter of Copilot CLI's logs (for the removal of turns), of files beside them, and of its database."""
+"""Removal of turns from Copilot CLI's logs, from files beside them, and from its search database."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TABLES = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the tool calls in an event's data: its own, one that needs permission, and those of a hook."""
+    """Yield the ids of the calls in an event's data: the event's own, one that needs permission, and a hook's."""
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]
     named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
@@ -107,7 +107,7 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _starting_call_key(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the key of the call that started a sub-agent, which its events repeat; empty if it is unknown."""
+        """Return (key,) of the call that started a sub-agent: cutting the call removes its events. Empty if unknown."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)
@@ -119,7 +119,7 @@ class CopilotCutter(TreeCutter):
         return [one for one in files_below(path.parent) if one != path] if path.name == EVENTS else []
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return new contents of ``workspace.yaml`` and the rewind points, without removed prompts (`keys`)."""
+        """Return new contents, by path, of ``workspace.yaml`` and the rewind points, without the prompts `keys`."""
         found = {}
         with suppress(OSError):
             workspace = path.with_name(WORKSPACE)

@@ -1,7 +1,4 @@
-"""Copilot CLI's logs: ``<home>/session-state/<session-id>/events.jsonl``, with one event on each line.
-
-``parentId`` links the events.
-"""
+"""Copilot CLI's logs: ``<home>/session-state/<session-id>/events.jsonl``, an event a line, linked by ``parentId``."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def name_in(workspace: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Return the YAML string on one line; empty for other values."""
+    """Return the string that `text`, a YAML value on one line, stands for; empty for other values."""
     if text.startswith('"'):
         return text_in(json_in(text))
     if text.startswith("'"):
@@ -69,7 +66,7 @@ class CopilotAdapter(TreeAdapter):
         return newest_first(file for place in places if (file := self.log_at(str(place))))
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return only the folder `own`, since each session has its own folder."""
+        """Return only `own`, the session's folder: no other folder in `folder` can have a log of the session."""
         return (own,)
 
     def id_of(self, path: Path) -> str:

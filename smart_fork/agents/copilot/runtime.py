@@ -2,11 +2,11 @@
 
 Seen with 1.0.102:
 
-* smart-fork can choose the id of a new session, and no option forks a session. So it starts a fork from a copy of its
-  own, with a folder that names its directory;
+* smart-fork can choose the id of a new session, and no option forks a session. So it starts a fork from its own copy,
+  in a folder with a file that names the fork's directory;
 * ``--resume=ID`` finds a session from everywhere, and resumes it in the session's own directory;
 * Copilot CLI takes any prompt after ``=``. A prompt that begins with ``/`` is a command, also without a terminal. On
-  its screen a prompt that begins with ``!``, ``?`` or ``#`` is one as well;
+  its screen a prompt that begins with ``!``, ``?`` or ``#`` is a command as well;
 * without a terminal it denies what is not allowed, and does not ask. Permissions that a session was given, and its
   mode, are in the log, and do not count when the session is resumed.
 """

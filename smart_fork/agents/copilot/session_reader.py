@@ -165,7 +165,7 @@ _ASIDE = (
 
 
 class CopilotTree(FolderlessTree):
-    """The fold that builds a session from a Copilot CLI log, in which events name their parents."""
+    """The fold (reader) that builds a session from a Copilot CLI log, in which events name their parents."""
 
     agent = "copilot"
     #: The sub-agent that has this conversation, and to which each ``user.message`` is a prompt; `None` for the session.
@@ -196,7 +196,7 @@ class CopilotTree(FolderlessTree):
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
-        """Note the parent session, if this event names it. A title is in a file beside the log."""
+        """Note the parent session, if this event names it. The title is not in the log, but in a file beside it."""
         if parent := forked_from(record):
             self.facts |= {"parent": parent, "copied": True}
 
@@ -230,7 +230,7 @@ class CopilotTree(FolderlessTree):
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """Return who began the session. The prompts of a script look like a person's."""
+        """Return who began the session, as smart-fork noted it: the prompts of a script look like a person's."""
         return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:

@@ -46,7 +46,7 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """A copy of one session's events. In an excerpt, each event names the copied event before it as its parent."""
+    """A copy of one session's events. If turns are left out, each event names the copied event before as its parent."""
 
     carried = ("parent",)
     parent: Any = None
@@ -70,7 +70,7 @@ class CopilotCopy(Copy):
         return []
 
     def _with_own_id(self, record: Record) -> Record:
-        """Return an event of the copy: the session's first event gets the copy's id and directory."""
+        """Return an event for the copy. The session's first event gets the copy's id and directory; others stay."""
         if record.get("type") == "session.start":
             data = session_reader.data_of(record)
             place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(data.get("context"))
@@ -158,7 +158,7 @@ class CopilotCopier(Copier):
 
 
 def events(log: Path) -> Iterator[Entry]:
-    """Yield the events of a log, each as its raw line and its decoded record.
+    """Yield the events of a log as (bytes of its line, decoded record).
 
     Raises:
         NotFound: The log no longer exists.
@@ -236,7 +236,7 @@ class CopilotConverter(session_reader.CopilotCodec, Converter):
             raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session: a first event, the shared events, and one that names a parent session."""
+        """Yield a new session's log: a first event, the shared events and, for a fork, an event naming its parent."""
         parent: str | None = None
         for record in records:
             if parent is None:

@@ -6,9 +6,9 @@ Seen with 1.0.102:
   in the session's directory, with its variables except for those of its model's provider.
 * The login is a token in the environment, a person's own model, or what ``copilot login`` stored. No command tells
   whether Copilot CLI is logged in.
-* The hooks are in ``settings.json``, in Claude Code's form. Events with Claude Code's names have its values, except for
-  a notification, which names its session as Copilot CLI's own events do. The model gets what a hook prints before a
-  tool, but not what it prints at a prompt.
+* The hooks are in ``settings.json``, in Claude Code's form. Their events have Claude Code's names and values, except
+  that a notification has the session's id in ``sessionId``. The model gets what a hook prints before a tool, but not
+  what it prints at a prompt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CopilotRegistration(JsonRegistration):
     client = ("copilot-cli", "2025-11-25")
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry for a server that `words` starts, with all tools ("*"): Copilot CLI offers no others."""
+        """Return the entry that starts `words`. It lists all tools ("*"): Copilot CLI offers only listed ones."""
         return {"type": "local", "tools": ["*"], **super().wanted(words, env, before)}
 
 

@@ -1,4 +1,4 @@
-"""The cutter of Cursor's conversations: it writes the remaining turns to a side-car, a file beside the database.
+"""Removal of turns from Cursor's conversations: a side-car, a file beside the database, gets the remaining turns.
 
 Cursor's database itself is not changed.
 """
@@ -54,7 +54,7 @@ def side_car(path: Path) -> Path:
 def _newer_bubbles(
     bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
 ) -> list[TranscriptTurn]:
-    """Return the bubbles (messages) that Cursor added after the last cut. `left` are the turns that cuts have left."""
+    """Return the bubbles (messages) added by Cursor after the last cut. `left` are the turns in the side-car `side`."""
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
     last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
@@ -62,7 +62,7 @@ def _newer_bubbles(
 
 
 def _rows(path: Path) -> list[tuple[str, str, bytes]]:
-    """Return all bubbles (messages), each as the conversation's id, its own id, and its JSON text."""
+    """Return (conversation's id, bubble's id, JSON text) for each bubble (message) in a database."""
     if not path.is_file() or not path.stat().st_size:
         raise NotFound(f"Cursor's database is empty or not there: {path}", "Close Cursor and try again.")
     try:

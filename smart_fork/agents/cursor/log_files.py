@@ -62,7 +62,7 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """Return the directory that the name of the project folder shows; empty unless exactly one exists."""
+        """Return the directory after which the project folder is named; empty unless exactly one exists."""
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
         return found[0] if len(found) == 1 else ""
@@ -73,7 +73,7 @@ def _content(record: Record) -> object:
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:
-    """Yield the directories below `folder` with this slug: the path with hyphens for other characters."""
+    """Yield the directories below `folder` with this slug: the path from `folder`, with "-" for other characters."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:

@@ -1,4 +1,4 @@
-"""The cutter of Gemini CLI's logs (for the removal of turns), and of files beside them.
+"""Removal of turns from Gemini CLI's logs, and from files beside them.
 
 A message is a record on one or more lines, or an element of a list of all remembered messages. A list is one line, and
 a cut removes messages from it.
@@ -64,7 +64,7 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield the turns of one line: its message, or the messages of its list that have no line of their own."""
+        """Yield the turns of one line: its message, else the line itself and the messages that are only in its list."""
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
         told = list(self._memory.apply(record))
@@ -151,7 +151,10 @@ class GeminiCutter(TreeCutter):
         return [one for folder in folders for one in files_below(folder)]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files of the `removed` turns: long results, sub-agents' logs, and hard links of the log."""
+        """Return the files to delete with the `removed` turns: long results, sub-agents' logs, other names of the log.
+
+        Another name (hard link) would keep the old text, because a cut writes a new file under the log's name.
+        """
         agents = {name for turn in removed if turn.tool_calls for _, name in started_agents(turn.raw)}
         calls = tuple(_OTHER.sub("_", call.id).lower() for turn in removed for call in turn.tool_calls if call.id)
         beside = [one for one in self.files_of(path) if one.stem in agents or one.stem.endswith(calls)]
@@ -161,7 +164,7 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return ``logs.json``, in which Gemini CLI repeats prompts, without those in `keys`; empty if unchanged."""
+        """Return ``logs.json``, where Gemini CLI repeats prompts, without the prompts `keys`; empty if unchanged."""
         history, session = path.parents[1] / "logs.json", id_of(path)
         with contextlib.suppress(OSError, ValueError, TypeError):
             told: list[Any] = orjson.loads(history.read_bytes())
@@ -172,7 +175,7 @@ class GeminiCutter(TreeCutter):
 
 
 def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return all ids of the messages in `gone`. Later records may have given a message further ids."""
+    """Return all ids of the messages in `gone`: their own, and further ids that later records gave them."""
     return {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}
 
 

@@ -44,7 +44,7 @@ def root_of(project: Path) -> str:
 
 
 def write_root(project: Path, directory: Path) -> list[Path]:
-    """Write `directory` into ``.project_root`` of the folder `project`. Return this file, or none if it had one."""
+    """Write `directory` into ``.project_root`` of the folder `project`. Return [that file]; [] if it exists."""
     root = private_dir(project) / ROOT
     if root_of(project):
         return []

@@ -1,8 +1,8 @@
 """Gemini CLI's logs: ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
 
-A log has a record a line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork named
-the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper. Old
-versions wrote one JSON object to a ``.json`` file.
+A log has a record on each line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork
+named the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper.
+Old versions wrote one JSON object to a ``.json`` file.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class GeminiAdapter(OwnLogs):
             return False
 
     def _logs(self, endings: Iterable[str]) -> Iterator[LogFile]:
-        """Yield the session logs with these endings. Of a file's two names, the one with the whole id counts."""
+        """Yield the session logs with these endings. Of a file with two names, yield only the one with the whole id."""
         found = [
             file
             for ending in endings
@@ -162,7 +162,7 @@ class GeminiStorage(Storage):
         return project_for(directory) / CHATS
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path for a restored log, with the whole id in its name: else it would be deleted again."""
+        """Return the path for a restored log, with the whole id in its name, else Gemini CLI would delete it again."""
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
 

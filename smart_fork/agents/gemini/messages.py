@@ -189,11 +189,11 @@ MemoryState = tuple[list[str], list[str], list[str]]
 
 
 class MemoryChange(NamedTuple):
-    """A message that a record of the log adds to those that Gemini CLI remembers, or repeats.
+    """A message in a record of the log: it is new to what Gemini CLI remembers, or repeats an earlier message.
 
-    `way` is "said" if the record is the message, "listed" if it is in a list, and "summary" if the list is a
-    compression's, and it is the summary or a new message after it. `again` is the id of the earlier message that this
-    one repeats, or empty.
+    `way` is "said" if the record is the message, "listed" if the message is in a list. In a compression's list,
+    "summary" marks the summary and new messages after it. `again` is the id of the earlier message that this one
+    repeats, or empty.
     """
 
     id: str
@@ -203,7 +203,7 @@ class MemoryChange(NamedTuple):
 
 
 class Memory:
-    """The ids of the messages that Gemini CLI remembers (`now`) and of compressed ones (`past`)."""
+    """The ids of the messages that Gemini CLI remembers (`now`), and of those that a compression replaced (`past`)."""
 
     def __init__(self, kept: MemoryState | None = None) -> None:
         before, signs, past = kept or ([], [], [])
@@ -299,7 +299,7 @@ def signature_of(record: Record) -> str:
 
 
 def _renamed(new: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Map new ids to the ids of `lost` messages with the same signature. Of equal messages, the last ones match."""
+    """Map ids in `new` to ids in `lost` with the same signature. Of equal messages, the last ones match."""
     of_sign: dict[str, list[str]] = defaultdict(list)
     for one, sign in lost.items():
         of_sign[sign].append(one)

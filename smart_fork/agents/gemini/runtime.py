@@ -2,8 +2,8 @@
 
 Seen with 0.61:
 
-* smart-fork can choose the id of a new session, but not that of a fork (``--session-file``). So it starts a fork from a
-  copy of its own, in the folder that belongs to the fork's directory;
+* smart-fork can choose the id of a new session, but not a fork's (``--session-file``). So smart-fork starts a fork from
+  its own copy, in the folder that belongs to the fork's directory;
 * **Gemini CLI deletes a resumed session** when it is next started in that directory, with all logs that end in the
   session's first 8 characters. A log named after the whole id remains. smart-fork names its copies like that, and gives
   a log that is resumed a second name in that form;
@@ -72,8 +72,8 @@ _LOGS = f"{BEGINS}*.jsonl"
 class GeminiCaller(CallerIdentity):
     """Finds the session of Gemini CLI that made a tool call. Gemini CLI does not send its id.
 
-    It is the session that the command line of the server's parent process resumes. If there is none, it is one that
-    began after this process: the one written last, since a prompt was just added to it.
+    It is the session that the command line of the server's parent process names. Otherwise it is the last written of
+    the sessions that began after this process, since a prompt was just added to it.
     """
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -118,7 +118,7 @@ class GeminiProcesses(AgentProcesses):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a sentence about a Gemini CLI process in the log's directory, which may have it open; else empty."""
+        """Return a sentence about a Gemini CLI process in the log's directory, which may use the log; else empty."""
         found = next(iter(self._running_beside(log, processes)), None)
         return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
 

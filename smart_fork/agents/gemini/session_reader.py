@@ -70,14 +70,14 @@ class LoggedMessage(NamedTuple):
 
     @classmethod
     def of(cls, told: MemoryChange, before: Mapping[str, LoggedMessage]) -> Self:
-        """Return the message of a change. It sums up if the change says so, or if it repeats a summary in `before`."""
+        """Return the message of a change. It sums up if the change is a summary, or repeats a summary in `before`."""
         old = before.get(told.again) if told.again else None
         summary = told.way == "summary" and told.record.get("type") == "user"
         return cls(told.record, (old is not None and old.sums_up) or summary)
 
 
 def for_copy(record: Record, known: set[str]) -> Record | None:
-    """Return `record` if a copy needs it: a message, except for results that are also in their calls (ids `known`)."""
+    """Return `record` if a copy needs it; `None` if it is no message, or only repeats results of the calls `known`."""
     if not signature_of(record):
         return None
     answers = answers_in(record)
@@ -92,7 +92,7 @@ def answered_calls(messages: Iterable[Record]) -> set[str]:
 
 
 class GeminiFold(record_reader.LineFold):
-    """The fold that builds a session from the records of one Gemini CLI log."""
+    """The fold (reader) that builds a session from the records of one Gemini CLI log."""
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
@@ -109,7 +109,7 @@ class GeminiFold(record_reader.LineFold):
         self._kept = dict[str, LoggedMessage]()
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of the turns' records. A result that a call and a message have is counted once."""
+        """Return (turn's number, size) for each turn. A result that a call and a message have is counted once."""
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
             return ()
@@ -266,7 +266,7 @@ def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadRe
 
 
 def glance(path: Path) -> Session | None:
-    """Read only what a list of sessions shows from a log (see `AgentAdapter.glance`)."""
+    """Return the session in a log with only what a list of sessions shows; `None` if the log is no session."""
     if path.suffix != _WHOLE:
         return record_reader.glance(GeminiFold, path)
     found = GeminiFold(path, None, keep_raw=False)
@@ -333,7 +333,7 @@ def _logs(session: Session) -> Mapping[str, Path]:
 
 
 def started_agents(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield each tool call in a raw record that started a sub-agent: the call's id and the sub-agent's name."""
+    """Yield (call id, sub-agent's name) for each tool call in a raw record that started a sub-agent."""
     for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
         if isinstance(name := call.get("agentId"), str):
             yield str(call.get("id") or ""), name

@@ -99,7 +99,7 @@ class GeminiCopy(Copy):
         return ((b"", kept) for message in messages if (kept := for_copy(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a message as a line. An excerpt has no token counts, since they would be wrong."""
+        """Yield a message as a line. If turns are left out, drop the token counts, which would be wrong."""
         yield orjson.dumps({name: value for name, value in entry[1].items() if name != "tokens" or not self._excerpt})
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
@@ -275,7 +275,7 @@ def _messages(record: Record) -> list[Record]:
 
 
 def _with_changed(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """Return a record with `change` applied to its messages: itself if nothing changed, `None` if none is left."""
+    """Return a record with `change` applied to its messages; `None` if no message is left."""
     old = _messages(record)
     new = [change(message) for message in old]
     if new == old:

@@ -129,7 +129,7 @@ class OpenCodeConverter(OpenCodeCodec, Converter):
         return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
-        """Return the image in a part. For a result with several, it has the first one's kind and the size of all."""
+        """Return the image in a part. For a result with several images: the first one's kind and the size of all."""
         if pictures := dicts_in(value.get("attachments")):
             size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
             rest = {name: one for name, one in value.items() if name != "attachments"}

@@ -1,4 +1,4 @@
-"""The cutter of OpenCode's sessions (for the removal of turns): a message's database rows become one JSON line.
+"""Removal of turns from OpenCode's sessions: for a cut, a message's database rows become one JSON line.
 
 A call and its result are one part of a message, so a cut cannot separate them. While OpenCode has its database open,
 cuts are refused: OpenCode would write removed messages again, from its memory.
@@ -348,7 +348,7 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
 
 
 def _session_tables(db: apsw.Connection) -> list[str]:
-    """Return the names of the other tables with rows of sessions, by their column ``session_id``."""
+    """Return the names of tables with a column ``session_id``, except the tables that `_session` reads by name."""
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
     return [one for one in tables if one not in known and "session_id" in columns(db, one)]
@@ -363,7 +363,7 @@ def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Rec
 
 
 def _as_json(row: dict[str, Any]) -> Record:
-    """Return a row with the JSON text in ``data`` decoded. Keep the text too, if encoding would give another one.
+    """Return a row with the JSON text in ``data`` decoded. Keep the text, too, if encoding would not restore it.
 
     Raises:
         OSError: The row has a value that JSON cannot hold.

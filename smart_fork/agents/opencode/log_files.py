@@ -78,8 +78,7 @@ class OpenCodeAdapter(DatabaseAdapter):
 class OpenCodeStorage(Storage):
     """The rule for where OpenCode can resume a session: only in the session's own directory.
 
-    Seen with 1.18: started elsewhere, ``opencode run -s`` works in the session's directory, prints nothing and never
-    ends.
+    Seen with 1.18: elsewhere, ``opencode run -s`` works in the session's directory, prints nothing and never ends.
     """
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:

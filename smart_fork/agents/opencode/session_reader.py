@@ -216,7 +216,7 @@ def _source(path: Path, most: int = -1, *, whole: bool = False) -> Source:
 
 
 def conversation(found: Record) -> Iterator[tuple[Record, list[Record]]]:
-    """Yield each message that the model is sent: its ``info`` and parts. Reverted messages are left out."""
+    """Yield (``info``, parts) of each message that the model is sent, without those that a person has reverted."""
     back = dict_in(found["info"].get("revert"))
     first, part = back.get("messageID"), back.get("partID")
     for one in found["messages"]:
@@ -245,7 +245,7 @@ def _size_of(info: Record, parts: Sequence[Record]) -> RecordSize:
 
 
 class OpenCodeFold(Fold):
-    """The fold that builds a session from one OpenCode document, message by message."""
+    """The fold (reader) that builds a session from one OpenCode document, message by message."""
 
     #: The types of messages' parts.
     known = frozenset({
@@ -293,7 +293,7 @@ class OpenCodeFold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """Return "automated" for a session of ``opencode run``, whose rules forbid questions; else "person"."""
+        """Return "automated" if the session's rules forbid questions, as ``opencode run`` sets them; else "person"."""
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
@@ -397,7 +397,7 @@ def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
 
 
 def started_agents(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Yield each tool call that started a sub-agent: the call's id, and the sub-agent's session id."""
+    """Yield (call id, sub-agent's session id) for each tool call in `parts` that started a sub-agent."""
     for part in parts:
         name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
         if part.get("type") == "tool" and isinstance(name, str):

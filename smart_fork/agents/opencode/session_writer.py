@@ -34,7 +34,7 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """Return the provider and model that OpenCode would use in `directory`, by their keys; `None` if unknown.
+    """Return the ``providerID`` and ``modelID`` that OpenCode would use in `directory`; `None` if they are unknown.
 
     They come from OpenCode's settings, else from the models chosen last, else from the newest messages.
     """
@@ -247,7 +247,7 @@ class _NewIds:
 
 
 def _rowless(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or part of a cut's line as OpenCode's document has it: without its database row."""
+    """Return a message or part from a line for cuts as OpenCode's document has it: without its database row."""
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
 
 
@@ -256,7 +256,7 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the document's field ``info`` for the copy: the source's, with the copy's id, title and times."""
+    """Return the document's field ``info`` for the copy: the source's field with the copy's id, title and times."""
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}

@@ -64,7 +64,7 @@ class OpenCodeLogin(Login):
 
 
 class OpenCodeCaller(CallerIdentity):
-    """Finds the session of OpenCode that made a tool call: smart-fork's plugin adds its id."""
+    """Finds the session of OpenCode that made a tool call: smart-fork's plugin adds the session's id to each call."""
 
     #: The argument with the calling session's id. No tool of smart-fork has a parameter of this name.
     argument = "calling_session"

@@ -1,4 +1,4 @@
-"""The cutter of Qwen Code's logs (for the removal of turns), and of sub-agents' files."""
+"""Removal of turns from Qwen Code's logs, and of sub-agents' files."""
 
 from __future__ import annotations
 

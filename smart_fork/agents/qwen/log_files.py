@@ -64,7 +64,7 @@ _OTHER = re.compile(r"[^a-zA-Z0-9]")
 
 
 def slug(path: str) -> str:
-    """Return the folder name (slug) that Qwen Code makes from a directory. Several directories can have the same.
+    """Return the folder name (slug) that Qwen Code makes from a directory. Several directories can have the same name.
 
     A character outside Unicode's Basic Multilingual Plane becomes two hyphens, because Qwen Code counts UTF-16 units.
     """

@@ -2,8 +2,8 @@
 
 Seen with 0.24:
 
-* smart-fork can choose the id of a new session, but not that of a fork: ``--fork-session`` refuses ``--session-id``. So
-  it starts a fork from a copy of its own, in the folder that belongs to the fork's directory;
+* smart-fork can choose the id of a new session, but not a fork's: ``--fork-session`` refuses ``--session-id``. So
+  smart-fork starts a fork from its own copy, in the folder that belongs to the fork's directory;
 * Qwen Code takes any prompt after ``=``, even if it begins with a hyphen, but no prompt after ``--``;
 * on its screen a prompt that begins with ``/``, also after blanks, is a command of Qwen Code.
 """

@@ -135,7 +135,7 @@ _TYPED = (None, "mid_turn_user_message")
 
 
 class QwenTree(Tree):
-    """The fold that builds a session from one Qwen Code log, in which records name their parents.
+    """The fold (reader) that builds a session from one Qwen Code log, in which records name their parents.
 
     If a parent is missing, the conversation begins after the gap, since Qwen Code loads nothing before it.
     """
@@ -210,7 +210,7 @@ class QwenTree(Tree):
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
-        """Return who began the session. The prompts of a script look like a person's."""
+        """Return who began the session, as smart-fork noted it: the prompts of a script look like a person's."""
         named = bool(self.given_name())
         return "subagent" if self.facts.get("begun_by_another") else origin_by_workers(self.own_id(), named=named)
 
@@ -287,7 +287,10 @@ def _sign(record: Mapping[str, Any]) -> log_tail.RecordSign:
 
 
 def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
-    """Yield the background tasks that start or end with a record. Skip tasks of sub-agents and copied records."""
+    """Yield (id, name) for each background task that starts with a record, (id, `None`) for each that ends.
+
+    Records of sub-agents, and records that a fork copied from its parent, are skipped.
+    """
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return
     parts = parts_of(record.get("message"))

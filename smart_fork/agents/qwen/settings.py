@@ -65,7 +65,7 @@ class QwenLogin(Login):
         return bool(self.auth().get("apiKey")) or any(around.get(key) for key in keys)
 
     def _of_method(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the login method's variables: those with keys, and those that select a server or model."""
+        """Return (variables with keys, variables that select a server or model) of the chosen login method."""
         return _WAYS.get(str(self.auth().get("selectedType")), _OPENAI)
 
 
