@@ -79,7 +79,7 @@ class Home(NamedTuple):
             _USED.reset(token)
 
     def environment(self) -> dict[str, str]:
-        """Return the variable, with its value, by which the agent finds the folder set by `used`; empty if unneeded."""
+        """Return the variable and its value by which the agent finds the folder set by `used`; empty if not needed."""
         used = _USED.get().get(self)
         if used is None or (used == self._first() and len(self._named()) < 2):
             return {}

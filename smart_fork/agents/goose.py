@@ -169,7 +169,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
 def _rows(
     db: apsw.Connection, table: str, names: tuple[str, ...], of: str, key: str
 ) -> Iterator[dict[str, str | None]]:
-    """Yield the rows that the SQL clause `of` selects with `key`, as texts by column; a text that is too long is `None`."""
+    """Yield the rows that the SQL clause `of` selects with `key`, as texts by column; a too long text is `None`."""
     from smart_fork.agents.foreign_database import columns
 
     there = columns(db, table)
