@@ -64,7 +64,7 @@ class Home(NamedTuple):
         return max(around, key=lambda one: len(one.parts), default=self._first())
 
     def is_further(self, *logs: Path | str) -> bool:
-        """Return True if the agent finds one of `logs` only when its environment variable names another folder."""
+        """Return True if the agent finds one of `logs` only if its variable names another folder than the first."""
         return len(self.folders()) > 1 and any(self.of(log) != self._first() for log in logs)
 
     @contextmanager

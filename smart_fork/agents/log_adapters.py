@@ -129,7 +129,7 @@ class TreeAdapter(LogAdapter):
         return tree.is_copy(self.tree, path)
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Return other logs of the session at `path`: files of the same name in other folders, each inode once."""
+        """Return other logs of the session at `path`: files of its name in other folders, except further hard links."""
         folders, own = [str(folder) for folder, _ in self.folders()], str(path)
         within = next((one for one in folders if own.startswith(f"{one}/")), "")
         project, _, rest = own.removeprefix(f"{within}/").partition("/")

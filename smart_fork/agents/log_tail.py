@@ -162,7 +162,7 @@ class Tail:
     window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
-        """Return how many tokens the model wrote in these records. Records that name another session count as 0."""
+        """Return how many tokens the model wrote in `records`, without records that name a session other than `log`."""
         written: dict[str, int] = {}
         for one in self.answers(records):
             written[one.key] = max(written.get(one.key, 0), one.use.output if one.of in (log or one.of) else 0)

@@ -126,11 +126,11 @@ class Converter(Codec):
 
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these shared records (made by `outgoing`)."""
+        """Yield the records of a new session's log, made of these shared records (see `outgoing`)."""
 
     @abstractmethod
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these messages, without any tool calls."""
+        """Yield the records of a new session's log that has these messages, and no tool calls."""
 
     def ids(self, record: Record) -> Iterator[str]:
         """Yield the ids in a record; none if only its position identifies the record."""
@@ -139,7 +139,7 @@ class Converter(Codec):
 
     @abstractmethod
     def sent(self, record: Record) -> Record | None:
-        """Return a record with only the fields that may be shared; `None` if none may be. May be applied repeatedly."""
+        """Return a record with only the fields that may be shared; `None` if none may be. Idempotent."""
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:

@@ -226,7 +226,7 @@ def _install(agent: AgentName) -> str:
 
 
 def _kept() -> tuple[Sign, ...]:
-    """Return the saved signs for which `lists` returned True. Each names its program file's version."""
+    """Return the saved positive results of `lists`. Each names the program's file, and is void if that has changed."""
     try:
         rows = state_db.fact(_KEPT) or ()
     except OSError:

@@ -81,7 +81,7 @@ class StoredSession(NamedTuple):
 
 
 def _git(common: str, *words: str, given: bytes = b"") -> bytes:
-    """Run git with the git directory `common`, and `given` on stdin, and return its output.
+    """Run git in the git directory `common` with `given` on stdin, and return its output.
 
     Raises:
         OSError: Git fails, is not installed, or takes too long.
@@ -372,7 +372,7 @@ def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, StoredSession]:
-    """Return the sessions in a folder's Markdown histories by id. Files that `before` has unchanged are not read."""
+    """Return the sessions in a folder's Markdown histories by id. Unchanged ones are taken from `before`, not read."""
     known = {(one.parts[0], one.facts): one for one in before.values() if one.is_history}
     found: dict[str, StoredSession] = {}
     for name, *stamp in stamps(folder):

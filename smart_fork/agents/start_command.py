@@ -108,7 +108,7 @@ class Starter(ABC):
 
     @abstractmethod
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a checked request, in which the prompt and the name are plain text or empty."""
+        """Return the command for a request. Its ids, prompt and name are checked; prompt and name may be empty."""
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """Return the words of the command with which a person forks the session, for display."""

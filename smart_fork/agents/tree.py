@@ -96,7 +96,7 @@ class Chain:
             yield from reversed(waiting.values())
 
     def beginning(self) -> Turn | None:
-        """Return the first turn; `None` if it is not known, because no turn was added or its parent was not."""
+        """Return the first turn; `None` without turns, or if that turn names a parent, which was not added."""
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
@@ -145,7 +145,8 @@ class Chain:
     def _walk(self) -> set[str]:
         """Return the ids of the records from the last turn back along their parents.
 
-        At a missing parent, the turn before the gap in the file comes next if the agent bridges gaps.
+        At a missing parent, the record before it in the file comes next if the agent bridges gaps; after a rewind to
+        the start, none does.
         """
         names = list(self._turns)
         order = {identity: position for position, identity in enumerate(names)}
@@ -400,14 +401,14 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns the agent loads: none before a compaction or gap, none of the session's other logs."""
+        """Return which turns the agent loads: none before a compaction or a gap, none of the session's other logs."""
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
         found = Resumed(gap, "gap") if gap > compacted.start else compacted
         return Resumed(self._own, "elsewhere") if found.start < self._own else found
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """Return the family's id: as the first turn states it, else the first turn's id. Inserted notes do not count."""
+        """Return the family's id: as the first turn states it, else the first turn's id. Inserted notes are skipped."""
         begun, root = self.facts.get("root") or ("", "")
         begins_aside = turns[0].id == self.facts.get("aside") and len(turns) > 1
         return root if turns[0].id == begun else turns[1 if begins_aside else 0].id

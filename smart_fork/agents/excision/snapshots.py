@@ -86,7 +86,7 @@ def folder_of(session_id: str) -> Path:
 
 
 def save(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
-    """Save the transcript `source` as a snapshot, a copy to undo a cut with. Return `None` without a transcript.
+    """Save the transcript `source` as a snapshot, from which a cut can be undone; `None` without a transcript.
 
     Raises:
         OSError: The snapshot cannot be written.

@@ -33,18 +33,18 @@ def comparable_title(title: str) -> str:
 
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
-    """Return the prompt's mark, a keyed digest that titles quoting it share; no mark for a prompt by a program."""
+    """Return the mark (keyed digest) that a prompt shares with titles that quote it; empty for a program's prompt."""
     said = strip_boilerplate(prompt[:_PROMPT_CHARACTERS])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 
 def mark_of_title(title: object) -> tuple[str, ...]:
-    """Return the title's mark, a keyed digest that it shares with the prompt it quotes; no mark without a title."""
+    """Return the mark (keyed digest) that a title shares with the prompt that it quotes; empty without a title."""
     return (_mark(without_suffix(title)),) if isinstance(title, str) and title.strip() else ()
 
 
 def marks(keys: Iterable[str]) -> set[str]:
-    """Return those of `keys` (names of records, see `TranscriptTurn.says`) that are marks of titles."""
+    """Return those of `keys` (see `TranscriptTurn.says`) that are marks of titles."""
     return {one for one in keys if one.startswith(_PREFIX)}
 
 

@@ -56,7 +56,7 @@ class TranscriptTurn:
     * `links`: the ids that the line names, its parent's first.
     * `says`: names for the line's content, such as ``turn:ID`` and ``call:ID``.
     * `repeats`: such names in the `says` of lines that this bookkeeping line only repeats: it is removed with them.
-    * `key`: a name of the record that is the same in all copies of the session.
+    * `key`: a name of the record that is the same in all copies of the record.
     * `inherited`: True if the line is not in the session's own file, but in the file that this one continues.
     * `apart`: True if that file is an earlier file of the same session, not of the session that it was forked from.
     * `within`: True if the turn is part of another line, so that an edit of that line removes the turn.
