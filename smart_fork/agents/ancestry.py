@@ -63,7 +63,7 @@ class FamilyLog:
 
     @staticmethod
     def tie(message_id: str) -> str:
-        """Return a key, to use like a session's id in a pair of `connected`, for all sessions with this message."""
+        """Return the key that connects all sessions beginning with this message, for the place of an id in a `Tie`."""
         return f"message {message_id}"
 
 

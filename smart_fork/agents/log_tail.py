@@ -169,7 +169,7 @@ class Tail:
         return sum(written.values())
 
     def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
-        """Yield a log's records since a time. Since a fork's start, these are mostly its own records, not copies."""
+        """Yield a log's records since a time. Since the start of a fork, most of them are its own and not copies."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
     def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:

@@ -209,7 +209,7 @@ class Converter(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return the paths of `place` and the marks as JSON has them, to find records with one; `None` if JSON cannot."""
+    """Return the paths of `place` and the marks as JSON spells them, to find records with one; `None` if it cannot."""
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
     except orjson.JSONEncodeError:

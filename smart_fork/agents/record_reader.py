@@ -337,7 +337,7 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
 
 
 def _with_model(known: Iterable[str], name: object) -> list[str]:
-    """Return the names of models with `name` at the end, if that is the name of another model."""
+    """Return the names of `known` models, with `name` at the end if it is a model's name that is not among them."""
     names = list(known)
     if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
         said = mask(said)

@@ -122,9 +122,9 @@ def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-    """Yield (type, content) of each git object; both empty if it is missing, larger than `most` bytes, or past a limit.
+    """Yield (type, content) of each git object; both empty if it is missing or has more than `most` bytes.
 
-    The limit is for the size of all objects together.
+    Both are also empty for an object that would exceed the limit for the size of all objects together.
     """
     read, size_of, waiting = 0, 0, list[str]()
     for one, (kind, size) in zip(ids, _sizes(common, ids), strict=True):

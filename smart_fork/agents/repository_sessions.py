@@ -130,7 +130,7 @@ def _log(file: Path, known: RepositorySessions, one: StoredSession) -> LogFile:
 
 
 def _all() -> Iterator[tuple[Path, RepositorySessions]]:
-    """Yield the lists of all repositories, each brought up to date."""
+    """Yield (file, list) for each repository whose sessions are listed, with the list brought up to date."""
     if Setting.CHECKPOINTS.is_off():
         return
     try:

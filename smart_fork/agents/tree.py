@@ -401,7 +401,7 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns the agent loads: none before a compaction or a gap, none of the session's other logs."""
+        """Return which turns the agent loads: none before a compaction or gap, and none of the session's other logs."""
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
         found = Resumed(gap, "gap") if gap > compacted.start else compacted
