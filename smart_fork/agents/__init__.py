@@ -167,11 +167,11 @@ class AllAgents:
         return next(agent.name for agent in self if agent.has("cutter"))
 
     def find_cutter(self, agent: str) -> Cutter | None:
-        """Return an agent's cutter; `None` if the agent is unknown or has no cutter."""
+        """Return an agent's cutter, which loads logs to remove turns; `None` if the agent is unknown or has none."""
         return self[agent].cutter if agent in self else None
 
     def files_of(self, agent: str) -> Files:
-        """Return the object that reads, replaces and deletes an agent's logs; for an unknown agent, plain files."""
+        """Return the object that reads, replaces and deletes an agent's logs: its cutter, else one for plain files."""
         from smart_fork.agents.excision.cutter import Files
 
         return self.find_cutter(agent) or Files()
@@ -200,8 +200,8 @@ class AllAgents:
     def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
         """Return the id of the session that started a process with this environment; `None` if unknown.
 
-        Only the variables of `agents` count. By default all agents' count, first those of the agent that started the
-        process.
+        Only the variables that `agents` set are read; by default those of all agents, first of the agent that started
+        the process.
         """
         around = None if agents else self.around(env)
         asked = agents or [*([self[around]] if around else []), *self]
@@ -212,7 +212,7 @@ class AllAgents:
         return (agent.home for agent in self if agent.home.variable)
 
     def home_variables(self) -> tuple[str, ...]:
-        """Return the environment variables that name the agents' folders and files."""
+        """Return the environment variables with which a person can move the agents' folders and files."""
         return tuple(name for home in self.homes() for name in (home.variable, *home.beside))
 
     def overrides(self) -> tuple[str, ...]:
@@ -224,13 +224,13 @@ class AllAgents:
         return (agent.login for agent in self if agent.login)
 
     def login_variables(self) -> frozenset[str]:
-        """Return all agents' variables that can hold a secret, or name the server that gets the secret."""
+        """Return all agents' login variables: they hold a secret, or select the login method or the server."""
         return frozenset(name for login in self.logins() for name in login.variables())
 
     def note_login_variables(self, env: Mapping[str, str], agents: Iterable[str] = (), *, also: bool = False) -> None:
-        """Note the names of login variables that `env` sets for `agents`, by default all.
+        """Save the names, never the values, of the login variables that `env` sets for `agents`, by default all.
 
-        With `also`, the names noted before stay. Errors are ignored.
+        With `also`, the names saved before stay. Errors are ignored.
         """
         from smart_fork.agents.login import note_variables
 
@@ -238,7 +238,7 @@ class AllAgents:
         note_variables((one for one in self.logins() if one.agent in wanted), env, also=also)
 
     def note_login_variables_of_person(self, env: Mapping[str, str]) -> None:
-        """Note the names of login variables in `env`, unless it is the environment of an agent or a worker."""
+        """Save the names of the login variables in a person's `env`; skip the environment of an agent or a worker."""
         if not any(name in env for name in (*self.callers_own, DEPTH, WORKER_ID)):
             self.note_login_variables(env)
 
@@ -302,7 +302,7 @@ class AllAgents:
         return (*self.readable(), self.BOTH, self.ALL)
 
     def selected(self, value: object) -> tuple[AgentName, ...]:
-        """Return the agents that a word selects, in their order: an agent's name, "both" or "all".
+        """Return the agents, in the table's order, that a word selects: an agent's name, "both" or "all".
 
         Raises:
             Usage: The word selects no agent.
@@ -317,7 +317,7 @@ class AllAgents:
         raise Usage(f"agent_type must be {one_of(self.choices())}, not {shown(value)}")
 
     def word_for(self, agents: Iterable[AgentName]) -> str:
-        """Return the shortest word with which `selected` returns `agents`: a name, "both" or "all"."""
+        """Return the word that selects `agents` (see `selected`): one agent's name, "both", or else "all"."""
         meant = tuple(agents)
         return meant[0] if len(meant) == 1 else self.BOTH if meant == _BOTH else self.ALL
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Sign(NamedTuple):
-    """A regular expression that matches the program's help if the program has an option that smart-fork needs.
+    """A sign that an agent's program has an option for forks: its output with `arguments` matches the pattern `listed`.
 
     `headless` is True if only forks without a terminal need the option.
     """
@@ -79,14 +79,14 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return the places of an agent's facets: `USUAL`, changed by `elsewhere`, without the facets `without`."""
+    """Return an agent's facets with their places ("module:name"): `USUAL`, changed by `elsewhere`, less `without`."""
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
     )
 
 
 class Ability(NamedTuple):
-    """An ability of agents: its name for people, and the facet (such as "copier") that it needs; empty if none."""
+    """An ability of agents: its name for people, and the facet that it needs, such as "copier"; empty if none."""
 
     words: str
     facet: str = ""
@@ -202,7 +202,7 @@ class Agent(AgentDescription):
         return bool(getattr(cls, facet, facet in cls.facets))
 
     def abilities(self) -> dict[str, bool]:
-        """Return for each ability, by its JSON key, True if the agent has the facet (such as "copier") for it."""
+        """Return all abilities by JSON key, each with True if the agent has it."""
         return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
     def calling_session(

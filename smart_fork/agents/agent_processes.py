@@ -32,7 +32,7 @@ class ProcessNote(NamedTuple):
 
 
 def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
-    """Return a note's time in seconds since the epoch: `said` / `parts` if `said` is a number, else its file's time."""
+    """Return a note's time in seconds since the epoch: from `said`, in 1/`parts` seconds, else from the note's file."""
     if isinstance(said, int | float):
         return said / parts
     try:
@@ -67,7 +67,7 @@ class AgentProcesses(AgentFacet):
         return iter(())
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a sentence about a process that may write to `log` without having its session open; else empty."""
+        """Return a sentence about a process that may have `log` open, although no note says so; empty without one."""
         return ""
 
     def hold(self, session_id: str) -> int | None:
@@ -87,8 +87,8 @@ class AgentProcesses(AgentFacet):
     def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
         """Return the ids of running processes that have a session open, each with True if that is certain.
 
-        If the agent has a note about a process, the command lines of the process and of its parent are ignored:
-        ``/clear`` begins another session in the same process.
+        If a note names a process, the command lines of the process and of its parent are ignored: they may name an
+        earlier session, since ``/clear`` begins another one in the same process.
         """
         noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
@@ -105,7 +105,7 @@ class AgentProcesses(AgentFacet):
 
 
 def _script_of(words: Sequence[str]) -> str:
-    """Return the program of a process; for an interpreter, the script that it runs."""
+    """Return the program in a command line; for an interpreter such as node, the script that it runs."""
     if _program(words[0]) not in _INTERPRETERS:
         return words[0]
     return next((word for word in words[1:] if not word.startswith("-")), words[0])

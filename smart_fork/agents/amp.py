@@ -89,7 +89,7 @@ class AmpAdapter(ReadAdapter):
 
 
 def _records(document: object) -> Iterator[object]:
-    """Yield the thread without its messages, then each message, which is removed from memory after its use."""
+    """Yield the thread without its messages, then each message. Messages are removed from `document` to free memory."""
     if not isinstance(document, dict):
         return
     messages = document.pop("messages", None)

@@ -1,4 +1,4 @@
-"""Families of sessions (a session and its forks), found from the first records of logs; and sessions of workers."""
+"""Families of sessions (a session and its forks), found from the first records of logs; and workers' new sessions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FamilyLog:
 
     @staticmethod
     def tie(message_id: str) -> str:
-        """Return the key that connects all sessions which have this message (see `connected`)."""
+        """Return the key that connects all sessions beginning with this message, for the place of an id in a `Tie`."""
         return f"message {message_id}"
 
 
@@ -82,7 +82,7 @@ class SessionBeginning:
 
 
 class WorkerSessions(ABC):
-    """Recognizes, from a new log's first records, the session of a started worker (an agent)."""
+    """Recognizes the session of a worker (an agent that smart-fork started) from a new log's first records."""
 
     @abstractmethod
     def beginning(self, log: Path) -> SessionBeginning | None:
@@ -100,7 +100,7 @@ class Ancestry(AgentFacet, ABC):
     goes_on = False
 
     def base(self, path: Path) -> str:
-        """Return the id of the session whose records the log continues without containing them; else empty."""
+        """Return the id of the session that the log continues without having its records; empty for a complete log."""
         return ""
 
     def family(
@@ -113,7 +113,7 @@ class Ancestry(AgentFacet, ABC):
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
-        """Yield the facts in each log's first records. Skip logs that cannot be read, or have no message."""
+        """Yield for each log the facts in its first records. Skip logs that cannot be read, or are in no family."""
         for file in files:
             with suppress(OSError):
                 if (kin := _kin_of(self, file)) is not None:
@@ -122,7 +122,7 @@ class Ancestry(AgentFacet, ABC):
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
         """Return copies of the logs in `family` with their messages read.
 
-        They are not read for a single log that names no parent and has a creation time.
+        They are not read, because nothing needs them, for a single log that names no parent and has a creation time.
         """
         known = [replace(kin) for kin in family]
         for kin in known:
@@ -131,16 +131,16 @@ class Ancestry(AgentFacet, ABC):
         return known
 
     def read(self, kin: FamilyLog) -> None:
-        """Store a log's messages in `kin.messages`, if the log can still be read."""
+        """Store a log's messages in `kin.messages`. If the log cannot be read, change nothing."""
         with suppress(OSError):
             kin.messages = [*self.messages(kin)]
 
     @abstractmethod
     def begins(self, kin: FamilyLog) -> bool:
-        """Store facts from a log's first records in `kin`. Return False if the log cannot be in a family."""
+        """Store the facts in a log's first records in `kin`. Return False if the log cannot be in a family."""
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return all messages of a log, with the messages that they were copied from."""
+        """Return all messages of a log, each with the ids of the message that it was copied from."""
         return ()
 
     def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
@@ -154,7 +154,7 @@ class Ancestry(AgentFacet, ABC):
 
 @lru_cache(maxsize=1 << 17)
 def _kin_of(ancestry: Ancestry, file: LogFile) -> FamilyLog | None:
-    """Return the facts in a log's first records; `None` if it cannot be in a family. Cached, as commands ask often."""
+    """Return the facts in a log's first records, from a cache if known; `None` if the log cannot be in a family."""
     path = file.path
     kin = FamilyLog(file.agent, ancestry.of.reader.id_of(path), path, file.mtime_ns)
     return kin if ancestry.begins(kin) else None
@@ -165,8 +165,8 @@ def connected(
 ) -> list[FamilyLog]:
     """Return the logs in `heads` that are connected with a session, directly or through other sessions.
 
-    Two sessions are connected if one is a fork of the other, if they begin with the same message, or by a pair in
-    `shared`.
+    Two sessions are connected if one is a fork of the other, if they begin with the same message, or if they are a pair
+    in `shared`.
     """
     sessions: dict[str, list[FamilyLog]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
@@ -198,7 +198,7 @@ class TreeAncestry(Ancestry):
 
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """Return True if a record was written at the time of copying, and so shows that its log is a copy."""
+        """Return True if a record is of the kind that the agent writes when it copies a session, such as a title."""
 
     def project(self, log: Path) -> Path:
         """Return the project folder that contains a log."""
@@ -207,7 +207,7 @@ class TreeAncestry(Ancestry):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family, in the project at `root` and in all folders with a log of it."""
+        """Return the logs of a session's family, in the project at `root` and in all other folders that have some."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         projects: dict[str, Path] = {}
@@ -267,7 +267,7 @@ class TreeAncestry(Ancestry):
 
 
 def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
-    """Return the ids, in `parent`, of the first messages of `kin`, up to the first message that `parent` lacks."""
+    """Return the ids that the first messages of `kin` have in `parent`, up to the first message that `parent` lacks."""
     there = {message.id for message in parent.messages}
     found = []
     for message in kin.messages:
@@ -281,7 +281,7 @@ def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
 
 
 class _Messages:
-    """The messages of a log, each after its parent, although the file may have them in another order."""
+    """The messages of a log, each after its parent, whatever the order in the file."""
 
     def __init__(self, said: Collection[str]) -> None:
         self._said = said
@@ -315,7 +315,7 @@ class _Messages:
 
 
 def _is_aside(record: dict[str, Any]) -> bool:
-    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`), and so no message."""
+    """Return True if a record is a note that smart-fork put into a copy (see `decoders.aside`), and so no message."""
     message = dict_in(record.get("message"))
     said = message.get("content") or message.get("parts")
     if isinstance(said, list):
@@ -324,7 +324,7 @@ def _is_aside(record: dict[str, Any]) -> bool:
 
 
 def _time(record: dict[str, Any]) -> str:
-    """Return a record's time, or the time of its snapshot of files (saved before a prompt)."""
+    """Return a record's time; for a record without one, the time of the snapshot of files that it states."""
     return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))
 
 
@@ -333,7 +333,7 @@ _NO_TERMINAL = "process"
 
 
 def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
-    """Return "automated" if a worker without a terminal began it, or forked it from such a session; else "person".
+    """Return "automated" if a worker without a terminal began the session, or forked such a session; else "person".
 
     A session that a person `named` counts as a person's.
     """
@@ -348,7 +348,7 @@ def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
 def _begun_without_terminal(path: Path, stamp: tuple[tuple[int, int], ...]) -> frozenset[str]:
     """Return the ids of the sessions that workers without a terminal began, from smart-fork's registry.
 
-    The result is cached for each `stamp`, the version of the registry's files.
+    `stamp`, the version of the registry's files, makes the cache read a changed registry again.
     """
     from smart_fork.workers.registry import Registry
 

@@ -24,10 +24,10 @@ from smart_fork.system.processes import Machine
 
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
-    """A record of a session, with the number of its turn and its size in characters sent to the model.
+    """A record of a session, with the number of its turn and the number of characters that the model receives of it.
 
-    `short` is its size with shortened tool results. `sums_up` marks a compaction's summary (it replaces old turns).
-    `is_link` marks a note of the agent's program that is valid only after all records before it.
+    `short` is that number with shortened tool results. `sums_up` marks a compaction's summary, which replaces old
+    turns. `is_link` marks a note of the agent's program between messages that is valid only after all earlier records.
     """
 
     number: int
@@ -43,7 +43,7 @@ class Excerpt:
     """The turns chosen for a copy within a budget: `kept`, and the newest compaction's summary up to turn `end`.
 
     `told` maps a turn's number to a note about turns dropped before it. `tokens` are the sizes of all turns in tokens.
-    In turns in `shortened`, long tool results are cut, with a note.
+    In the turns `shortened`, only both ends of long tool results are copied, with a note between them.
     """
 
     kept: frozenset[int]
@@ -59,7 +59,7 @@ Entry = tuple[bytes, Record]
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """The new session that a copy becomes. `cwd` is its directory, if it differs from the source's."""
+    """The new session that a copy becomes. `cwd` is its directory, if that is not the copied session's."""
 
     id: str
     cwd: Path | None
@@ -68,7 +68,7 @@ class NewSession:
 
     @property
     def moment(self) -> str:
-        """The time of the copy in UTC, in the form that most records have."""
+        """The time of the copy in UTC, as most records write times."""
         return utc(self.now.astimezone().isoformat())
 
 
@@ -76,7 +76,7 @@ class NewSession:
 class CopiedFiles:
     """A written copy: its path, all files made for it (its log last), and warnings for people.
 
-    `forget` removes parts of the copy that are not files.
+    `forget` removes parts of the copy that are not files, such as rows of a database.
     """
 
     path: Path
@@ -88,8 +88,8 @@ class CopiedFiles:
 class Copy(ABC):
     """The lines of a copy of one session, each made when it is requested. Subclasses convert an agent's records.
 
-    `of` says what is copied: all turns up to a number, the turns of an excerpt, or the given records. After the last
-    line, `copied` is the number of copied records.
+    `of` selects what is copied: the turns from 0 to a number, the turns of an excerpt, or the given records. After the
+    last line, `copied` is the number of copied records.
     """
 
     copied: int = 0
@@ -130,7 +130,7 @@ class Copy(ABC):
                 yield line
 
     def _kept(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield an excerpt's records as lines, with notes about dropped turns between them."""
+        """Yield an excerpt's records as lines, each after the notes about turns dropped before it."""
         live = self._copier.live
         sums = (place for place, one in enumerate(live(self._source)) if one.sums_up and one.number <= excerpt.end)
         newest = max(sums, default=-1)
@@ -160,7 +160,7 @@ class Copy(ABC):
                 yield line
 
     def after(self, other: Copy) -> None:
-        """Continue after the copy `other` in one file: take over the attributes in `carried`, such as its last id."""
+        """Continue in the file of the copy `other`: take over its attributes in `carried`, such as its last id."""
         for name in self.carried:
             setattr(self, name, getattr(other, name))
 
@@ -182,20 +182,20 @@ class Copy(ABC):
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """Return a record of the source as lines of the copy. `number` is its turn in an excerpt, else -1."""
+        """Return a record of the source as lines of the copy. `number` is its turn; -1 unless an excerpt is copied."""
 
     @abstractmethod
     def summary(self, entry: Entry) -> Iterable[bytes]:
-        """Return a compaction's summary as an ordinary message, since the copy may also keep turns before it."""
+        """Return the lines of a compaction's summary as an ordinary message, so that turns before it are loaded too."""
 
     @abstractmethod
     def line(self, text: str, before: Entry) -> Iterable[bytes]:
         """Return smart-fork's note `text` as lines that come before the record `before`."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Copy the files beside the log. Return a sentence about each kind of file that is missing.
+        """Copy the files beside the log to the copy's place. Return a sentence about each kind of file that is missing.
 
-        New files are added to `created`; the caller deletes them after a failure.
+        New files are appended to `created`; the caller deletes them after a failure.
 
         Raises:
             OSError: A file cannot be copied.
@@ -206,7 +206,7 @@ class Copy(ABC):
 
 @contextlib.contextmanager
 def read_again(log: Path) -> Iterator[None]:
-    """Within this context, raise `NotFound` instead of `OSError`: the log of a known session is gone."""
+    """Within this context, turn an `OSError` into `NotFound`, which says that the session's `log` is gone."""
     try:
         yield
     except OSError as error:
@@ -235,12 +235,12 @@ class Copier(AgentFacet, ABC):
         return LiveRecord(number, entry, codec.size(record), sums_up, codec.size(codec.short(record)))
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy | None:
-        """Return a copy of `records`, in file order; `None` if this agent's sessions need all records."""
+        """Return a copy of only these records, in file order; `None` if the agent loads no session with gaps."""
         return None
 
     @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield, in order, the records that the agent still sends to the model, and those that compactions dropped.
+        """Yield, in order, the records that the agent sends to the model, and those that it sent until a compaction.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
@@ -248,14 +248,14 @@ class Copier(AgentFacet, ABC):
         """
 
     def sizes(self, session: Session) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the size of each record of `live`, with its turn's number. All bytes of a very long record count."""
+        """Yield the turn's number and the size of each record in `live`. Of a very long record, all bytes count."""
         for one in self.live(session):
             long = 0 if one.sums_up or not is_long(one.entry[0]) else len(one.entry[0])
             short = one.characters if one.short is None else one.short
             yield one.number, RecordSize(max(one.characters, long), short, one.sums_up)
 
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder of `target`. Return new folders that only this copy uses: they are deleted after a failure.
+        """Make the folder of `target`. Return the new folders that only this copy uses, to delete after a failure.
 
         Raises:
             ForkRefused: A session with this id exists.

@@ -38,7 +38,7 @@ class Codec(ABC):
     thoughts: ClassVar[tuple[str, ...]] = ()
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a line's record; `None` if it is outside the conversation, or sizes are not measured."""
+        """Return the size of a line's record; `None` outside the conversation, and for agents without sizes."""
         return None
 
     @abstractmethod
@@ -60,11 +60,11 @@ class Codec(ABC):
         yield from self.decode(record).calls
 
     def thought(self, record: Record | None, before: str | None = None) -> str:
-        """Return the thoughts in a record, after the thoughts `before`, as paragraphs; empty if there are none."""
+        """Return the text `before`, then the thoughts in a record, as paragraphs; empty without both."""
         return in_paragraphs((before, *(self.decode(record).thoughts if record else ())))
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts that are in records of their own, keyed by the number of the turn that follows each."""
+        """Return thoughts that the log has in separate records, each by the number of the turn after it."""
         return {}
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
@@ -72,11 +72,11 @@ class Codec(ABC):
 
 
 class Header(NamedTuple):
-    """The place of a record in its session, and the facts that the record states. The values are not checked.
+    """The place of a record in its session, and the facts that it states. The reader of the log checks the values.
 
     * `role`: who speaks; empty for a record that only states facts.
     * `id`: the record's id; if it is missing, the record's number is used.
-    * `parent`: the id of the record before; "" means the preceding record in the log, `None` that no record is before.
+    * `parent`: the id of the record before it; "" means the one before it in the log, `None` that it is the first.
     * `asked`: for a record with the role "user", True if a person wrote it.
     * `loaded`: the number of tokens in the context after the record.
     * `named`: True if a person chose the `title`.
@@ -123,14 +123,14 @@ class CopyCodec(Codec):
 
 
 class SizedCodec(CopyCodec):
-    """A decoder that measures records while a log is read."""
+    """A decoder that measures each record while the log is read (see `measured`)."""
 
     def has_place(self, record: Record) -> bool:
         """Return True if a record belongs to the conversation itself, not to a sub-agent."""
         return record.get("isSidechain") is not True
 
     def as_said(self, record: Record) -> Record:
-        """Return a record in the form in which it is sent to the model."""
+        """Return a record as the agent sends it to the model, where that differs from the log."""
         return record
 
     @abstractmethod
@@ -142,7 +142,7 @@ class SizedCodec(CopyCodec):
         """Return True if a record is the summary that a compaction wrote."""
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` outside the conversation. All bytes of a very long record count."""
+        """Return the size of a record; `None` outside the conversation. Of a very long record, all bytes count."""
         if not self.has_place(line.record):
             return None
         said = self.as_said(line.record)
@@ -156,7 +156,7 @@ class SizedCodec(CopyCodec):
 
 
 class MessageCodec(SizedCodec):
-    """A decoder of records with a message that is a list of parts: texts, tool calls, tool results, thoughts."""
+    """A decoder of records whose message is a list of parts: texts, tool calls, tool results, thoughts."""
 
     #: The field of a message with its parts.
     field: ClassVar[str]
@@ -166,7 +166,7 @@ class MessageCodec(SizedCodec):
         return dicts_in(dict_in(record.get("message")).get(self.field))
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Return a record with `change` applied to each part (`None` drops the part); `None` if no part is left."""
+        """Return a record with `change(part)` instead of each part (`None` drops it); `None` if no part is left."""
         old = self.parts(record)
         new = [one for part in old if (one := change(part)) is not None]
         if new == old:
@@ -182,12 +182,12 @@ class MessageCodec(SizedCodec):
 
 
 def only(record: Record, names: Collection[str]) -> Record:
-    """Return only the fields of a record with these names."""
+    """Return a copy of a record with only the fields in `names`."""
     return {name: value for name, value in record.items() if name in names}
 
 
 def text_of(content: object) -> str:
-    """Return `content` if it is a text, else the joined texts of its parts with type ``text``."""
+    """Return `content` if it is a text, else the texts of its parts with type ``text``, as paragraphs."""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in dicts_in(content) if part.get("type") == "text")
@@ -195,14 +195,14 @@ def text_of(content: object) -> str:
 
 
 def texts_of(content: object, joint: str = "\n") -> str:
-    """Return `content` if it is a text, else the joined texts of all its parts."""
+    """Return `content` if it is a text, else the texts of its parts, whatever their type, joined with `joint`."""
     if isinstance(content, str):
         return content
     return joint.join(text for part in dicts_in(content) if isinstance(text := part.get("text"), str))
 
 
 def status_first(output: str, ended: re.Pattern[str]) -> str:
-    """Return a command's output with its exit status moved from the end, where `ended` finds it, to the front."""
+    """Return a command's output with its exit status, which `ended` matches at the end, moved to the first line."""
     found = ended.search(output)
     return f"Exit code: {found[1]}\n{output[: found.start()]}" if found else output
 
@@ -228,25 +228,25 @@ def item_of(content: object) -> Item:
 
 
 def parts_text(parts: Iterable[Record]) -> str:
-    """Return the text of a message's parts in Gemini's format, without thoughts."""
+    """Return the text, without thoughts, of a message's parts in Gemini's format."""
     texts = (part.get("text") for part in parts if not part.get("thought"))
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def parts_answer(answer: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a ``functionResponse`` in Gemini's format, and True if it is an error."""
+    """Return a tool result (a ``functionResponse`` in Gemini's format) as its text and True if the call failed."""
     given = dict_in(answer.get("response"))
     failed = isinstance(given.get("error"), str)
     return text_in(given.get("error") if failed else given.get("output")), failed
 
 
 def patch_shown(display: object) -> str:
-    """Return the unified diff in `display`, in which an agent shows an edit's result; empty without one."""
+    """Return the unified diff in `display`, the object of a tool result for a person to see; empty without one."""
     return text_in(dict_in(display).get("fileDiff"))
 
 
 def in_paragraphs(texts: Iterable[object]) -> str:
-    """Return the texts joined as paragraphs, without surrounding whitespace."""
+    """Return the texts as paragraphs, each without surrounding whitespace. Values that are no text are skipped."""
     return "\n\n".join(said for text in texts if isinstance(text, str) and (said := text.strip()))
 
 
@@ -313,7 +313,7 @@ _RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionRespon
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """Return a tool result with `end` characters of both ends of each text, and notes of type `kind` for images."""
+    """Return a tool result with `end` characters from both ends of each text, and a note of type `kind` per image."""
     if isinstance(result, str):
         gone = len(result) - 2 * end
         if gone <= _LINE:
@@ -335,7 +335,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
 
 
 def characters(value: Any, depth: int = 0) -> int:
-    """Return how many characters of a JSON value a model reads, without ids; an image counts as `IMAGE_CHARACTERS`."""
+    """Return how many characters of a JSON value a model reads: no ids, and an estimate for each image."""
     if isinstance(value, str):
         return len(value)
     if depth >= _MAX_DEPTH:
@@ -350,15 +350,15 @@ def characters(value: Any, depth: int = 0) -> int:
 
 
 def aside(text: str) -> str:
-    """Return `text` as a note of smart-fork in a copy, in tags that distinguish it from a person's prompt."""
+    """Return smart-fork's note `text` for a copy, in tags that distinguish it from a person's prompt."""
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
 
 
 def revealed_secrets(lines: Iterable[bytes], codec: Codec | None) -> list[str]:
     """Return the secrets that a session's raw records `lines` reveal, longest first.
 
-    They are lines of private keys, and outputs of commands that print a secret. Without `codec`, only private keys are
-    found.
+    They are lines of private keys, and secrets in the output of commands that print some. Without `codec`, which finds
+    commands, only private keys are found.
     """
     found, asked = set[str](), dict[str, str]()
     for line in lines:
@@ -376,7 +376,7 @@ def revealed_secrets(lines: Iterable[bytes], codec: Codec | None) -> list[str]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """Return the command in a tool call's input; for a call that reads a file, ``cat`` with its path."""
+    """Return the command in a tool call's input; for a call with a file's path instead, ``cat`` with the path."""
     if isinstance(given, str):
         return given
     path = given.get("file_path") or given.get("path")

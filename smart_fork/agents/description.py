@@ -1,4 +1,4 @@
-"""An agent's names and its own folder, and the base of facets that use them."""
+"""An agent's names and its own folder, and the base of facets (objects for one task with an agent) that use them."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Home(NamedTuple):
         return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
-        """Return the agent's own folder, which may not exist: as set by the context `used`, else the first one."""
+        """Return the agent's own folder, which may not exist: the one set by the context `used`, else the first."""
         return _USED.get().get(self) or self._first()
 
     def folders(self) -> tuple[Path, ...]:
-        """Return all folders of the agent: its variable may list several, and smart-fork's config.toml may add some."""
+        """Return all folders of the agent: its variable may list several, and smart-fork's config.toml more."""
         more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
 
     def of_logs(self) -> tuple[Path, ...]:
-        """Return the folders that contain `logs`: the one that the variable `runtime` names, else all of the agent.
+        """Return the folders that contain `logs`: the one that the variable `runtime` names, else the agent's folders.
 
-        A relative path in that variable is ignored: it would depend on the directory in which the agent starts.
+        A relative path in that variable is ignored, as it depends on the directory in which the agent starts.
         """
         named = os.environ.get(self.runtime, "")
         return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else self.folders()
@@ -64,12 +64,12 @@ class Home(NamedTuple):
         return max(around, key=lambda one: len(one.parts), default=self._first())
 
     def is_further(self, *logs: Path | str) -> bool:
-        """Return True if one of `logs` is in a folder that the agent finds only with its environment variable set."""
+        """Return True if the agent finds one of `logs` only if its variable names another folder than the first."""
         return len(self.folders()) > 1 and any(self.of(log) != self._first() for log in logs)
 
     @contextmanager
     def used(self, log: Path | None) -> Iterator[None]:
-        """Within this context, use the folder that contains `log` as the agent's own, to start the log's session."""
+        """Within this context, make `folder` return the folder that contains `log`, to start the log's session."""
         several = len(self.folders()) > 1
         own = {self: self.of(log) if log else self._first()} if several else {}
         token = _USED.set({**_USED.get(), **own})
@@ -79,14 +79,14 @@ class Home(NamedTuple):
             _USED.reset(token)
 
     def environment(self) -> dict[str, str]:
-        """Return the variable with which the agent finds the folder chosen by `used`; empty if it needs none."""
+        """Return the variable and its value by which the agent finds the folder set by `used`; empty if not needed."""
         used = _USED.get().get(self)
         if used is None or (used == self._first() and len(self._named()) < 2):
             return {}
         return {self.variable: str(used).removesuffix(f"/{self.inside}")}
 
     def _named(self) -> list[str]:
-        """Return the folders that the agent's variable names, separated by commas unless the value is a folder."""
+        """Return the folders in the agent's variable. Commas separate them, unless the whole value is one folder."""
         named = os.environ.get(self.variable, "")
         if self.default.startswith(_DATA):  # a path that is not absolute does not count, as XDG wants it
             return [named] if named.startswith("/") else []
@@ -105,7 +105,7 @@ class Home(NamedTuple):
         return Path(value).expanduser() / self.inside
 
     def usual(self) -> str:
-        """Return the variable's value that selects the agent's default folder; empty if no value does."""
+        """Return the value of the agent's variable that selects its default folder; empty if no value does."""
         outside = self.default.removesuffix(self.inside)
         return f"~/{outside}".rstrip("/") if self.default.endswith(self.inside) else ""
 

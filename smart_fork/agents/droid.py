@@ -30,7 +30,7 @@ class DroidCodec(ReadCodec):
         return item_of(dict_in(record.get("message")).get("content"))
 
     def header(self, record: Record) -> Header | None:
-        """Return the place and facts of a record. The parent of the first message may be the session's id."""
+        """Return the place and facts of a record. A session's first message may name the session's id as its parent."""
         kind, message = record.get("type"), record.get("message")
         if kind == "session_start":
             title = record.get("sessionTitle") or record.get("title")

@@ -25,7 +25,7 @@ _WAL, _AT = b"\2\2", 18
 def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
     """Yield a connection that reads the database as it is at this moment, with the changes in its ``-wal`` file.
 
-    With `locked`, a database that another program has locked is read from a copy.
+    With `locked`, a copy is read if another program has locked the database; else that is an error.
 
     Raises:
         OSError: The file is not a regular file, or cannot be copied.
@@ -53,7 +53,7 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
 
 @contextmanager
 def with_tables(path: Path, needed: Mapping[str, Collection[str]], what: str) -> Iterator[apsw.Connection]:
-    """Yield a connection to the database if it has the tables (no views) and columns in `needed`.
+    """Yield a connection that reads the database if it has the columns `needed`, given by table. A view is no table.
 
     `what` is the database's name in errors, such as "a Goose database".
 
@@ -119,7 +119,7 @@ def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -
 
 
 def _as_it_is(path: Path) -> apsw.Connection | None:
-    """Open the database in place for reading; return `None` if SQLite would have to make a file beside it."""
+    """Open the database in place for reading; `None` if SQLite would have to write a file beside it, so copy it."""
     if not _size(f"{path}-wal"):
         with path.open("rb") as file:
             has_wal = file.read(_AT + len(_WAL))[_AT:] == _WAL

@@ -1,6 +1,6 @@
 """The plan of a worker (an agent that smart-fork starts): its command, directory and session id. Nothing is run here.
 
-The checks here hold for all agents; the command comes from the agent (see `Starter`).
+The checks here are those for all agents; the command comes from the agent's `Starter`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MAX_PROMPT_BYTES = 100_000
 class ForkPlan:
     """The plan of a worker (an agent that smart-fork starts): the command to run, its directory, environment and files.
 
-    `env` is added to the environment; `defaults` apply where nothing else sets a variable. `staging` says which files
-    are needed first. `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the
-    worker's name if the copied log, not the command, must name the session.
+    `env` is added to the environment; `defaults` are for variables that are not set. `staging` says which files must be
+    made first. `new_session_id` is the worker's session, `None` if the agent itself chooses it. `title` is the worker's
+    name if it must be written into the copied log, because the command cannot name the session.
     """
 
     agent: AgentName
@@ -59,7 +59,7 @@ class ForkPlan:
 
     @staticmethod
     def plain_prompt(prompt: str | None) -> str:
-        """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
+        """Return `prompt`, with a blank before it if an agent may take it for an option, a command or a shell command.
 
         Raises:
             Usage: The prompt is too long.
@@ -77,7 +77,7 @@ class ForkPlan:
 
     @staticmethod
     def passable(text: str) -> str:
-        """Return `text` without NUL and lone surrogates, so that it can be an argument."""
+        """Return `text` without characters that an argument cannot have: NUL and lone surrogates."""
         return text.replace("\0", "").encode("utf-8", "replace").decode()
 
     @classmethod

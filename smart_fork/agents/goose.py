@@ -116,7 +116,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return with_tables(path, _NEEDED_COLUMNS, "a Goose database")
 
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """Yield the id, size and last change of each session. The last message's id is used as the nanoseconds."""
+        """Yield the id, size and last change of each session, whose nanoseconds are the id of the last message."""
         for identity, changed, messages, last in db.execute(_STAMPS, (key,)):
             name = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else ""
             if self.keys.fullmatch(name):
@@ -130,7 +130,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in self.records(path))
 
     def records(self, path: Path, most: int = -1) -> Iterator[Record]:
-        """Yield a session's records, with at most `most` messages. A repeated message id becomes `None`.
+        """Yield a session's records, with at most `most` messages (-1: all). A message id that repeats becomes `None`.
 
         Raises:
             OSError: The database cannot be read, or does not have the session.
@@ -169,7 +169,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
 def _rows(
     db: apsw.Connection, table: str, names: tuple[str, ...], of: str, key: str
 ) -> Iterator[dict[str, str | None]]:
-    """Yield rows of a table as mappings of column names to texts. A value that is too large is `None`."""
+    """Yield the rows that the SQL clause `of` selects with `key`, as texts by column; a too long text is `None`."""
     from smart_fork.agents.foreign_database import columns
 
     there = columns(db, table)
@@ -182,7 +182,7 @@ def _rows(
 
 
 def _decoded(text: str | None) -> object:
-    """Return the value of a JSON text; `None` for no JSON, or values nested too deeply to be written again."""
+    """Return the value of a JSON text; `None` if it is no JSON, or is nested too deeply to be encoded again."""
     try:
         orjson.dumps(value := orjson.loads(text or "null"))
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
@@ -191,7 +191,7 @@ def _decoded(text: str | None) -> object:
 
 
 def _output(result: object) -> tuple[str, bool, int]:
-    """Return a tool result's text, True if it failed, and its number of images, without parts for the person only."""
+    """Return the text of a tool result, True if the call failed, and the number of images, as the model gets them."""
     value = dict_in(result).get("value")
     if value is None:
         return str(dict_in(result).get("error") or ""), True, 0

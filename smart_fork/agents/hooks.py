@@ -48,15 +48,15 @@ class Hooks(AgentFacet):
     def content(self, command: Sequence[str]) -> str | None:
         """Return the text of smart-fork's own hook file, which passes each event on stdin to `command`.
 
-        `None` if the agent has hooks in its settings instead. If `command` no longer exists, the hook file does
+        Return `None` if the agent's hooks are in its settings. If `command` no longer exists, the hook file does
         nothing. Its first line, by which smart-fork recognizes the file, never changes.
         """
         return None
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the path of the agent's file of trusted hooks, its text, and its text without smart-fork's hooks.
+        """Return the path of the agent's file that lists trusted hooks, its text, and the text without smart-fork's.
 
-        `None` if it has none of smart-fork's hooks. `left` is the text of the hooks file without smart-fork's hooks.
+        Return `None` if it lists none of smart-fork's. `left` is the text of the hooks file without smart-fork's hooks.
 
         Raises:
             OSError, ValueError: The settings cannot be read or are not understood.
@@ -73,13 +73,13 @@ class Hooks(AgentFacet):
             yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the event that the agent passed to a hook, with Claude Code's names and values."""
+        """Return the event `said`, which the agent passed to a hook, with Claude Code's names and values."""
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
         """Return True if `runner`, the command line that ran a hook (or `None`), is a daemon for several terminals.
 
-        Its environment does not tell the session. An agent with such a process has a module `daemon`;
-        `smart_fork.hooks` looks for the module's file without importing anything.
+        The environment of a daemon does not tell the session. An agent with a daemon has a module `daemon`:
+        `smart_fork.hooks`, which must start fast, looks for the module's file and imports nothing.
         """
         return False

@@ -50,7 +50,7 @@ class KimiCodec(ReadCodec):
         return Item(text_of([event.get("part")]), thoughts=(thought,) if isinstance(thought, str) else ())
 
     def header(self, record: Record) -> Header | None:
-        """Return the place and facts of a record. Prompts by persons and by programs are ``context.append_message``."""
+        """Return the place and facts of a record. Only a prompt's ``origin`` tells whether a person wrote it."""
         kind, moment = record.get("type"), record.get("time")
         if kind == "metadata":
             return Header(moment=record.get("created_at"))

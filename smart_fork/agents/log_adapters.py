@@ -33,7 +33,7 @@ def newest_first(files: Iterable[LogFile]) -> tuple[Path, ...]:
 
 
 class OwnLogs(AgentAdapter):
-    """The base of adapters that read logs in the folder of their agent's description."""
+    """The base of adapters that read logs in the agent's own folder, as the agent's description names it."""
 
     def __init__(self) -> None:
         self.own = AGENTS[self.name].home
@@ -44,7 +44,7 @@ class OwnLogs(AgentAdapter):
 
 
 class LogAdapter(OwnLogs):
-    """An adapter for logs with one record on each line. Its `fold` (reader) is imported when a log is read."""
+    """An adapter for logs with one record on each line. The class of its `fold` (reader) is imported when needed."""
 
     #: The class that reads a log, as "module:name" below this package.
     fold: ClassVar[str]
@@ -56,7 +56,7 @@ class LogAdapter(OwnLogs):
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if a file at `location` is, judged by its name, a duplicate of a log made by a sync program.
+        """Return True if the name of the file at `location` is that of a log's duplicate, as sync programs make them.
 
         Older versions of smart-fork indexed such files.
         """
@@ -94,7 +94,7 @@ class TreeAdapter(LogAdapter):
         return partial(super().tree, twins=self.twins)
 
     def slug(self, directory: str) -> str:
-        """Return the name of the project folder for a working directory; empty if it depends on something else."""
+        """Return the name of the project folder for a working directory; empty if the directory does not decide it."""
         return ""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class TreeAdapter(LogAdapter):
         return tree.is_copy(self.tree, path)
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Return other logs of the session at `path`: files of its name in other folders, except hard links."""
+        """Return other logs of the session at `path`: files of its name in other folders, except further hard links."""
         folders, own = [str(folder) for folder, _ in self.folders()], str(path)
         within = next((one for one in folders if own.startswith(f"{one}/")), "")
         project, _, rest = own.removeprefix(f"{within}/").partition("/")
@@ -142,7 +142,7 @@ class TreeAdapter(LogAdapter):
         return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the names of folders in `folder` that may contain further logs of sessions of the project `own`."""
+        """Return the names of folders in `folder` that may have further logs of the sessions in the folder `own`."""
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else ()  # noqa: PTH112, PTH208 - as text
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
@@ -181,7 +181,7 @@ class ReadAdapter(TreeAdapter):
         return newest_first(file for file in self.discover() if self.id_of(file.path) == session_id)
 
     def beside(self, path: Path) -> Header:
-        """Return the facts about the session in `path` that files beside the log state."""
+        """Return facts about the session in `path` that are in files beside the log, such as settings."""
         return Header()
 
     def stated(self, path: Path) -> Record:
@@ -193,7 +193,7 @@ class ReadAdapter(TreeAdapter):
             return {}
 
     def guessed(self, path: Path) -> str:
-        """Return the directory that the folder of the log `path` is named after; empty if the log states it itself."""
+        """Return the directory after which the folder of the log `path` is named; empty if not needed or not known."""
         return ""
 
 
@@ -206,7 +206,7 @@ class SessionStamp(NamedTuple):
 
 
 class DatabaseAdapter(OwnLogs):
-    """An adapter for sessions in a SQLite database: ``<database>/<session-id>``. Nothing is written in or beside it."""
+    """An adapter for sessions in a SQLite database: ``<database>/<session-id>``. It writes nothing in or beside it."""
 
     #: Recent changes are in the second file.
     endings = (".db", ".db-wal")
@@ -296,7 +296,7 @@ class DatabaseAdapter(OwnLogs):
         return path.is_file()
 
     def _found(self, key: str, within: str = "") -> list[LogFile]:
-        """Return the sessions with the id `key` (or all) in the database `within` (or all readable ones)."""
+        """Return the sessions as logs: with a `key`, only those with this id; with `within`, only in this database."""
         found = list[LogFile]()
         for path in dict.fromkeys(self.databases()):
             with suppress(OSError):

@@ -28,7 +28,7 @@ class Readers(Agents):
         return super().__iter__()
 
     def note(self, directory: Path) -> bool:
-        """List the sessions that the repository of a directory keeps. Return True if a new list was made."""
+        """List the sessions stored in a directory's repository, to read them as logs. Return True for a new list."""
         is_new = repository_sessions.note(directory)
         self._look()
         return is_new
@@ -42,7 +42,7 @@ class Readers(Agents):
         return next(iter(self.logs_of(agent, session_id)), None)
 
     def latest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-        """Return a session's logs (`paths`, newest files first) by the time of their last message, latest first.
+        """Return a session's logs (`paths`, newest files first) sorted by the time of their last message, latest first.
 
         Of two logs with the same time, an original comes before a copy.
         """
@@ -63,7 +63,7 @@ class Readers(Agents):
             return {str(path) for path, known in registry.staged_copies().items() if known == session_id}
 
     def unread(self, adapters: Iterable[AgentAdapter] | None = None) -> tuple[str, ...]:
-        """Return a sentence for each agent in `adapters`, by default all, with sessions that cannot be read."""
+        """Return a sentence for each agent (of `adapters`, by default all) whose sessions cannot be read."""
         return tuple(
             f"No session of {AGENTS.title_of(agent.name)} can be read: {why}"
             for agent in (self if adapters is None else adapters)
@@ -71,7 +71,7 @@ class Readers(Agents):
         )
 
     def _look(self) -> None:
-        """Check again whether repositories' sessions are listed, since another process may have listed some."""
+        """Use adapters that also read repositories' sessions as soon as any process has listed some."""
         if repository_sessions.are_listed() != self._have_checkpoints:
             from smart_fork.agents.repository_session_adapter import with_repository_sessions
 

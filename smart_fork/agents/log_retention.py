@@ -25,11 +25,11 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 @value
 class Deletion(Value):
-    """The logs that one agent deletes at its next start, after `days` without a new record.
+    """The logs that one agent deletes when it starts, after `days` without a new record.
 
-    The agent has `logs` logs with `bytes` bytes. It deletes `due` logs at its next start, and `soon` more within a
-    week, the first of these on the date `next`. If smart-fork does not keep copies of the logs (`kept`), they would
-    take about `copy_bytes`.
+    Of its `logs` logs, with `bytes` bytes in all, the agent deletes `due` at its next start, and `soon` more within a
+    week. The first log that is not yet due becomes so on the date `next`. `kept` is True if smart-fork keeps copies of
+    the logs; else copies would take about `copy_bytes`.
     """
 
     agent: str
@@ -90,7 +90,7 @@ def _date(moment: float) -> str | None:
 
 
 def _copies(files: Sequence[LogFile]) -> int:
-    """Estimate the bytes that copies of the logs would take, by compressing the beginnings of the largest."""
+    """Estimate the bytes that copies of the logs would take, by compressing the beginnings of the largest logs."""
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:

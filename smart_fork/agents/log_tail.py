@@ -31,9 +31,9 @@ _STATUS = re.compile(r"<status>(\w+)</status>")
 
 @value
 class TokenUse(Value):
-    """The tokens of one answer of the model. `input` counts the sent tokens outside the prompt cache.
+    """The token counts of one answer of the model. `input` counts the sent tokens outside the prompt cache.
 
-    The tokens read from the cache, or written to it, are `None` if the log does not tell them.
+    The counts of tokens read from the cache and written to it are `None` if the log does not tell them.
     """
 
     read_from_cache: int | None = rare()
@@ -59,8 +59,8 @@ class TokenUse(Value):
 class RecordSign:
     """The state of a session's agent that one record of its log shows: "working", "idle", or empty for most records.
 
-    `tokens` is the size of the context. `problem` is the reason why the agent stopped. With `settling` it is idle only
-    if no record follows soon.
+    `tokens` is the size of the context. `problem` is the reason why the agent stopped. With `settling`, the agent is
+    idle only if no record follows soon.
     """
 
     status: Status = ""
@@ -87,9 +87,9 @@ Steps = Iterator[tuple[str, str | None]]
 
 
 class AnswerUse(NamedTuple):
-    """The token counts of one answer in one record. Several records of one answer have the same `key`.
+    """The token counts that one record states for an answer. All records of an answer have its `key`.
 
-    `of` is the session that the record names; empty if it names none.
+    `of` is the id of the session that the record names; empty if it names none.
     """
 
     key: str
@@ -103,10 +103,10 @@ AnswerTokens = Iterator[AnswerUse]
 def answer_tokens(
     key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: bool = True, of: str = ""
 ) -> AnswerUse:
-    """Return the token counts in a log's `usage`. A count that is no number is unknown.
+    """Return the token counts in a record's `usage`, for the answer `key` of the session `of`.
 
-    `names` are the names of the log's fields for tokens sent, written, read from the cache and written to the cache.
-    With `whole`, the log's count of tokens sent includes the cached ones.
+    `names` are the fields of `usage` for tokens sent, tokens in the answer, tokens read from the cache and tokens
+    written to it. With `whole`, the count of tokens sent includes the cached ones.
     """
     sent, output, *cached = map(usage.get, names)
     had, got = (count(one) or (0 if one == 0 and type(one) is int else None) for one in cached)
@@ -162,18 +162,18 @@ class Tail:
     window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
-        """Return how many tokens the model wrote in these records, except in records of another session than `log`."""
+        """Return how many tokens the model wrote in `records`, without records that name a session other than `log`."""
         written: dict[str, int] = {}
         for one in self.answers(records):
             written[one.key] = max(written.get(one.key, 0), one.use.output if one.of in (log or one.of) else 0)
         return sum(written.values())
 
     def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
-        """Yield a log's records since a time. Since a fork's start, these are mostly its own records, not copies."""
+        """Yield a log's records since a time. Since the start of a fork, most of them are its own and not copies."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
     def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:
-        """Return the background tasks started since `since` that have no logged end, oldest first."""
+        """Return the background tasks that began at or after `since` and have no logged end, oldest first."""
         calls: Calls = {}
         running: dict[str, str] = {}
         for record in records:
@@ -187,7 +187,7 @@ class Tail:
         )
 
     def keeps_prompt(self, log: Path) -> bool:
-        """Return True if a fork of the session keeps the session's system prompt, even in another directory."""
+        """Return True if the log has the system prompt, so that a fork keeps it, even in another directory."""
         try:
             return any(map(self.is_prompt, self.records(log)))
         except OSError:
@@ -198,14 +198,14 @@ class Tail:
         return self.written(self.since(log, since), log.stem)
 
     def first_answer(self, log: Path, since: str) -> TokenUse | None:
-        """Return the token use of the first answer since a time; `None` if there is none, or no count."""
+        """Return the token use of the first answer since a time; `None` without an answer that has token counts."""
         answers = (one for one in self.answers(self.since(log, since)) if one.of in log.stem and one.use.loaded)
         first = next(answers, None)
         same = takewhile(lambda one: one.key == first.key, answers) if first else ()
         return max((first, *same), key=lambda one: one.use.output).use if first else None
 
     def activity(self, path: Path, since: str) -> Activity:
-        """Return the agent's state at the end of the log at `path`, from records since a time."""
+        """Return the agent's state at the end of the log at `path`. Records from before `since` do not count."""
         found, this_turn = Activity(), True
         for record in self.backwards(path):
             moment = utc(record.get("timestamp"))
@@ -226,7 +226,7 @@ class Tail:
 
 
 def notified(text: str) -> Steps:
-    """Yield an end for each background task that a ``<task-notification>`` in a message reports as ended.
+    """Yield (task id, `None`) for each background task that a ``<task-notification>`` in a message reports as ended.
 
     A monitor's report has no status, so its task continues.
     """
@@ -237,5 +237,5 @@ def notified(text: str) -> Steps:
 
 
 def object_in(text: object) -> dict[str, Any]:
-    """Return the object in a JSON text; empty if the text is no JSON object."""
+    """Return `text` if it is a JSON object, or the object in a JSON text; else an empty object."""
     return dict_in(json_in(text) if isinstance(text, str) else text)

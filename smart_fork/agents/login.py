@@ -1,7 +1,7 @@
-"""The login of agents, and a search for login variables that a service was started without.
+"""The login of agents, and the login variables that a person's shell has but a service was started without.
 
-The names of the variables that a person's environment has are noted in smart-fork's folder, never their values. The
-values are read from the person's login shell when a worker (an agent) starts.
+The names of these variables are saved in smart-fork's folder, never their values. The values are read from the person's
+login shell when a worker (an agent) starts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LoginState:
 
 
 class LoginShell:
-    """The login shell of the person whose environment is `env`. `path` is absolute; empty if there is none."""
+    """A person's login shell, found in the environment `env`. `path` is its absolute path; empty without a shell."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env, self.path = env, env.get("SHELL") or ""
@@ -64,7 +64,7 @@ class LoginShell:
             self.path = ""
 
     def values(self, names: Sequence[str], processes: Processes) -> dict[str, str]:
-        """Run the shell with its profile, and return its values of `names`; empty if it does not answer."""
+        """Run the shell with its profile, and return the variables in `names` that it sets; empty if it fails."""
         if not names or not self.path:
             return {}
         env, mark = self._env, os.urandom(8).hex()
@@ -99,7 +99,7 @@ class Login(AgentFacet):
     listed: ClassVar[str] = ""
 
     def noted(self) -> tuple[str, ...]:
-        """Return the names of the agent's login variables that a person's environment had when last noted."""
+        """Return the saved names of the agent's login variables that a person's environment has (`note_variables`)."""
         return tuple(_noted_names().get(self.agent, ()))
 
     @property
@@ -112,7 +112,7 @@ class Login(AgentFacet):
         return bool(name) and (self.of.home.folder() / name).is_file()
 
     def settings(self) -> dict[str, Any]:
-        """Return the agent's own settings in JSON; empty if there are none."""
+        """Return the agent's own settings from its file of JSON; empty without the file."""
         return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
     def auth(self) -> dict[str, Any]:
@@ -120,28 +120,28 @@ class Login(AgentFacet):
         return table(table(self.settings(), "security"), "auth")
 
     def variables(self) -> tuple[str, ...]:
-        """Return the variables that decide how the agent logs in and to which server, without the folder's."""
+        """Return the variables that decide how the agent logs in and to which server, without that of its folder."""
         return (*self.keys, *self.beside)
 
     def settled(self) -> frozenset[str]:
-        """Return the login variables that the agent's own settings set, whatever the environment has."""
+        """Return the names of the login variables that the agent's own settings set, whatever the environment has."""
         return frozenset()
 
     def required(self) -> tuple[str, ...]:
-        """Return the login variables that the agent's settings all require; empty if one of several is enough."""
+        """Return the names of the login variables that the settings require together; empty if any one is enough."""
         return ()
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Return True if `env` or a file shows that the agent is logged in; then its status command is not run."""
+        """Return True if `env` or a file shows that the agent is logged in, so that its status command need not run."""
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def answered(self, said: Completed) -> bool | None:
-        """Return True if the status command's output says that the agent is logged in; `None` if it is unclear."""
+        """Return True if the agent is logged in, by the status command's output `said`; `None` if that is unclear."""
         return None
 
 
 def note_variables(logins: Iterable[Login], env: Mapping[str, str], *, also: bool) -> None:
-    """Note the names of the login variables that `env` sets. With `also`, names noted before stay. Ignore errors."""
+    """Save the names of the login variables that `env` sets. With `also`, names saved before stay. Ignore errors."""
     before, now = _noted_names(), dict[str, list[str]]()
     for one in logins:
         names = {name for name in (*one.variables(), one.folder) if env.get(name)}

@@ -26,7 +26,7 @@ class UnsuitableError(SmartForkError):
 
 
 class Registration(AgentFacet, ABC):
-    """The entry of smart-fork's MCP server in one agent's settings. Its methods change texts, and write no file."""
+    """The entry of smart-fork's MCP server in one agent's settings. Methods return changed texts, and write no file."""
 
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
@@ -103,7 +103,7 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """Return the settings `text` with smart-fork's `entry`. All other bytes stay, except for one line end.
+        """Return the settings `text` with smart-fork's `entry`. All other bytes stay; a line end may be added.
 
         Raises:
             UnsuitableError: The entry cannot be put there safely.
@@ -115,37 +115,37 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """Return the settings with `raw` (an earlier entry) instead of smart-fork's entry, or with neither.
+        """Return the settings with the earlier entry `raw` instead of smart-fork's entry; without `raw`, with no entry.
 
-        Unless `had_servers`, an empty part that lists MCP servers is removed too.
+        Unless `had_servers`, the part that lists MCP servers is removed too if that leaves it empty.
 
         Raises:
             UnsuitableError: The entry cannot be removed safely.
         """
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry that starts the command `words`, with fields that a person added to the entry `before`."""
+        """Return the entry that starts the command `words`, with the further fields of the entry `before`."""
         ours = {"command": words[0], "args": list(words[1:])}
         return {**ours, **(before or {}), **ours}
 
     @abstractmethod
     def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the agent, run with `env`, passes to every server."""
+        """Return the variables, with values, that the agent passes to every server if it runs with `env`."""
 
     def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
-        """Return the environment with which the agent, run with `env`, starts the server of `entry`."""
+        """Return the environment with which the agent starts the server of `entry` if it runs with `env` itself."""
         own = entry.get(self.variables)
         more = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
         return self.passed_on(env) | more
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the files, which need not exist, that can have the address and token of smart-fork's service."""
+        """Return the files, which need not exist, that may contain the address and token of smart-fork's service."""
         return (self.path(),)
 
     def over_http(self, url: str, token: str) -> str:
-        """Return a shell command that registers smart-fork's HTTP service at `url`; empty if the agent has none.
+        """Return a shell command that registers smart-fork's HTTP service at `url`, and reads the token from a file.
 
-        The command reads the token from the file `token`.
+        `token` is the file's path. Return an empty text if the agent has no such command.
         """
         return ""
 
@@ -158,7 +158,7 @@ def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, 
     """Return smart-fork's entry in the field `servers` of the settings; `None` if there is none.
 
     Raises:
-        UnsuitableError: The field, or the entry, has another type than `kind` says.
+        UnsuitableError: The field or the entry is no object; `kind` is the settings' word for one, such as "a table".
     """
     listed = settings.get(servers, {})
     found = listed.get(NAME) if isinstance(listed, dict) else None

@@ -1,7 +1,7 @@
-"""Conversion of records to a form that is the same on every machine, and back.
+"""Conversion of an agent's records to a form that is the same on every machine, to share them, and back.
 
-The session's id and the record's place in the log are removed, and added again when the record is written into a log.
-Two private-use characters replace the project's root and the owner's home.
+A session's id and a record's place in the log are removed, and added again when the record is written into a log.
+Two private-use characters replace the paths of the project's root and the owner's home.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class HomePlace(NamedTuple):
         return cls(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
 
     def shortened(self, text: str) -> str:
-        """Return a text with "." for the root and "~" for the home, for people."""
+        """Return a text for people, with "." instead of the root's path and "~" instead of the home's."""
         return self.readable(_to_marks(self)(text)).replace(LITERAL, "")
 
     @staticmethod
@@ -71,9 +71,9 @@ class Utterance(NamedTuple):
 
 
 class Image(NamedTuple):
-    """An image or other document in a record: its kind, its size in bytes, and a function `instead`.
+    """An image or other document in a record: its kind and its size in bytes.
 
-    `instead(note)` returns the object with a note that replaces the image in a record.
+    `instead(note)` returns the object that says `note` in place of the image.
     """
 
     kind: str
@@ -103,15 +103,15 @@ class Converter(Codec):
         """
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log says that it continues another log, which its reader would open here."""
+        """Return True if a received log says that it continues another, which reading it would open on this machine."""
         return False
 
     def in_line(
         self, records: Iterable[Record], becomes: TargetSession, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
-        """Yield the records as one chain: each names the one before it in ``parentUuid``.
+        """Yield the records of the session `becomes` as one chain: each names the one before it in ``parentUuid``.
 
-        A record for which `is_root` is True names the one before in ``logicalParentUuid`` instead.
+        A record for which `is_root` is True, such as a compaction, names it in ``logicalParentUuid`` instead.
         """
         parent: str | None = None
         for record in records:
@@ -126,11 +126,11 @@ class Converter(Codec):
 
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these shared records (made by `outgoing`)."""
+        """Yield the records of a new session's log, made of these shared records (see `outgoing`)."""
 
     @abstractmethod
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these messages, without any tool calls."""
+        """Yield the records of a new session's log that has these messages, and no tool calls."""
 
     def ids(self, record: Record) -> Iterator[str]:
         """Yield the ids in a record; none if only its position identifies the record."""
@@ -143,14 +143,14 @@ class Converter(Codec):
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record, with `mark` instead of the inputs and outputs of the tool calls with these ids."""
+        """Return the record with `mark` instead of the inputs and outputs of the tool calls with these ids."""
 
     @abstractmethod
     def image(self, value: Record) -> Image | None:
-        """Return the image in an object of a record; `None` if it has none."""
+        """Return the image that `value`, an object in a record, holds; `None` if it holds none."""
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Return a record with `change` applied to each part (`None` drops the part); `None` if no part is left."""
+        """Return a record with `change(part)` instead of each part (`None` drops it); `None` if no part is left."""
         return record
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
@@ -158,13 +158,13 @@ class Converter(Codec):
         return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without data bound to an account, except thoughts; `None` if nothing is left."""
+        """Return the record without account-bound data other than thoughts; `None` if nothing is left."""
         return record
 
     def arrived(self, record: Record, *, others: bool) -> Record | None:
         """Return a received record with only the fields that may be shared; `None` if nothing is left.
 
-        If another person wrote it (`others`), data bound to that person's account is left out: signed or encrypted.
+        If another person wrote it (`others`), signed and encrypted data, bound to that person's account, is dropped.
         """
         kept = self.sent(record)
         if kept is None or not others:
@@ -173,11 +173,11 @@ class Converter(Codec):
         return None if kept is None else self.untied(kept)
 
     def own_fields(self, record: Record) -> Record:
-        """Return the fields of this record that `outgoing` removes, for `incoming`."""
+        """Return the fields of this record that `outgoing` removes, so that `incoming` can add them again."""
         return only(record, self.taken)
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
-        """Return a record for sharing: without its session's id and place, with marks for paths of root and home."""
+        """Return a record for sharing: without its session's id and place in the log, and with marks for paths."""
         return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, place: HomePlace, own: Record = NO_FIELDS) -> Record:
@@ -185,7 +185,7 @@ class Converter(Codec):
         return self._changed(record, _from_marks(place), _signs(None)) | own
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without its `taken` fields, with `change` applied to the paths in it."""
+        """Return a record without its `taken` fields, and with `change` applied to its texts if one may have a path."""
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
         if _names(kept | dict.fromkeys(where, ""), signs):
@@ -193,7 +193,7 @@ class Converter(Codec):
         return kept | where
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return the value of the field `name` with `change` applied to its texts and the names of inner fields."""
+        """Return the value of the field `name`, its texts and the names of its fields changed by `change`."""
         if name in PATH_FIELDS and isinstance(value, str):
             return change(value)
         if is_fixed_field(name, value) or depth >= MAX_DEPTH:
@@ -209,7 +209,7 @@ class Converter(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return the paths and marks in JSON; `None` if not encodable. A record with none of them needs no change."""
+    """Return the paths of `place` and the marks as JSON spells them, to find records with one; `None` if it cannot."""
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
     except orjson.JSONEncodeError:
@@ -217,7 +217,7 @@ def _signs(place: HomePlace | None) -> Collection[bytes] | None:
 
 
 def _names(record: Record, signs: Collection[bytes] | None) -> bool:
-    """Return True if a record may contain one of the byte strings `signs`, so that its paths must be changed."""
+    """Return True if a record may contain one of `signs` (paths or marks in JSON), so that texts must be changed."""
     if signs is None:
         return True
     try:
@@ -228,7 +228,7 @@ def _names(record: Record, signs: Collection[bytes] | None) -> bool:
 
 
 def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
-    """Return a value with each text in it replaced by `mark`."""
+    """Return a JSON value with `mark` instead of each text in it."""
     if isinstance(value, str) or depth >= MAX_DEPTH:
         return mark
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The agents' programs: where they are installed, and whether they can fork."""
+"""The agents' programs: where they are installed, whether they can fork sessions, and whether they are logged in."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Program:
     )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
-        """Return the version that a program prints; empty if it is missing or prints none."""
+        """Return the version that the program prints; empty if the program is missing or prints none."""
         try:
             done = self.path and processes.run(
                 [self.path, "--version"], cwd=Path(os.sep), env=env, timeout=STATUS_SECONDS
@@ -63,7 +63,7 @@ class Program:
 
     @classmethod
     def find(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> str:
-        """Return the absolute path of an agent's program: from its variable, else PATH, else the usual folders.
+        """Return the absolute path of an agent's program. Its own variable comes first, then PATH, then usual folders.
 
         Raises:
             ProgramMissing: The program was not found.
@@ -83,7 +83,7 @@ class Program:
 
     @classmethod
     def usual_folders(cls, home: str) -> list[str]:
-        """Return the usual folders of a person's programs. For several versions of Node.js the newest comes first."""
+        """Return the usual folders of a person's programs. Of several versions of Node.js, the newest comes first."""
         found: list[str] = []
         for folder in cls.USUAL_FOLDERS:
             plain, pattern = folder.replace("~", home, 1), folder.replace("~", glob.escape(home), 1)
@@ -109,7 +109,7 @@ class Program:
 
     @classmethod
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-        """Return an agent's program, even if it is missing or cannot fork. It is run once for each version."""
+        """Return an agent's program, even if it is missing or cannot fork. Each version is run once to find out."""
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
@@ -128,7 +128,7 @@ class Program:
 
     @classmethod
     def problems_of(cls, agents: Iterable[AgentName], env: Mapping[str, str]) -> dict[AgentName, str]:
-        """Return for each agent why its program cannot fork; empty if it can."""
+        """Return, by agent, the reason why its program cannot fork sessions; empty if it can."""
         before = len(_seen)
         found = [cls.of(agent, Processes(), env) for agent in agents]
         if len(_seen) > before:
@@ -153,7 +153,7 @@ class Program:
     def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
         """Return True if the program's output with `args` (its help) matches the pattern `sign`.
 
-        The program is run once for each version; results are kept for later processes (see `Program.keep`).
+        A version that is known from an earlier call, or a saved result (see `keep`), is not run again.
 
         Raises:
             ProgramFailed: The program does not answer.
@@ -173,7 +173,7 @@ class Program:
 
     @staticmethod
     def keep() -> None:
-        """Save the results of `lists` for later processes, since running a program takes a second. Ignore errors."""
+        """Save the positive results of `lists` for later processes: running a program takes a second. Ignore errors."""
         found, kept = [key for key, listed in _seen.items() if listed], _kept()
         if new := [key for key in found if key not in kept]:
             with contextlib.suppress(OSError):
@@ -181,7 +181,7 @@ class Program:
 
     @staticmethod
     def login_state(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
-        """Return the login state that an agent would have with `env`, if needed by asking its `program`.
+        """Return the login state that an agent has with the environment `env`, if needed by running its `program`.
 
         Without a status command the state is unknown. An old program would take the status command for a prompt, so the
         program's help is checked first.
@@ -202,7 +202,7 @@ class Program:
 
 
 def _shell_path(env: Mapping[str, str]) -> str:
-    """Return the PATH of the user's login shell; empty if it does not answer, or if a shell started this program."""
+    """Return the PATH that the person's login shell sets; empty if a shell made `env`, or if that shell fails."""
     return "" if "SHLVL" in env else _path_in(tuple((name, env[name]) for name in PROFILE_VARIABLES if name in env))
 
 
@@ -212,7 +212,7 @@ def _path_in(env: tuple[tuple[str, str], ...]) -> str:
 
 
 def _absolute(path: str) -> str:
-    """Return a PATH without relative entries: through these, a fork's directory would choose the program."""
+    """Return a PATH without relative entries, with which the working directory would decide which program is found."""
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))  # noqa: PTH117 - a string
 
 
@@ -226,7 +226,7 @@ def _install(agent: AgentName) -> str:
 
 
 def _kept() -> tuple[Sign, ...]:
-    """Return the saved results of `lists` that were True. Each is valid only for an unchanged program file."""
+    """Return the saved positive results of `lists`. Each names the program's file, and is void if that has changed."""
     try:
         rows = state_db.fact(_KEPT) or ()
     except OSError:

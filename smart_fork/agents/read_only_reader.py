@@ -1,4 +1,4 @@
-"""The log reader of agents that smart-fork only reads: builds a session from the headers and items of a `ReadCodec`."""
+"""The log reader for agents that smart-fork only reads. A `ReadCodec` decodes each record to a header and an item."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NUMBERED = "record-"
 
 
 class ReadTree(FolderlessTree):
-    """A fold (reader) that builds a session from records with headers (see `ReadCodec`).
+    """A fold (reader) that builds a session from the headers and items that a `ReadCodec` finds in records.
 
-    If a record names no parent, the record before it is its parent.
+    If a header names no parent, the record before it is the parent.
     """
 
     codec: ReadCodec
@@ -38,7 +38,7 @@ class ReadTree(FolderlessTree):
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:
-        """Add the record on a line in the form that `Tree` reads. Unknown records are only counted."""
+        """Convert the record on a line to the form that `Tree` reads, and add it. Only count an unknown record."""
         header, facts = self.codec.header(line.record), self.facts
         facts["records"] = number = facts.get("records", 0) + 1
         if header is None:
@@ -97,7 +97,7 @@ class ReadTree(FolderlessTree):
         )  # fmt: skip
 
     def session(self) -> tuple[Session | None, str]:
-        """Return (session, ""), or (`None`, reason). Facts in files beside the log are read each time."""
+        """Return (session, ""), or (`None`, reason) if the log is no session. Read the files beside the log, too."""
         beside = self.adapter.beside(self.path)
         self._note(beside)
         if is_path(beside.cwd):
@@ -107,7 +107,7 @@ class ReadTree(FolderlessTree):
         return super().session()
 
     def twins(self) -> Iterable[Path]:
-        """Return other logs of the session; none if records lack ids, by which two logs are compared."""
+        """Return the paths of other logs of the session; none if records lack the ids by which logs are compared."""
         numbered = any(turn.id.startswith(_NUMBERED) for turn in self.chain.turns)
         return () if numbered else self.adapter.twins(self.path)
 
@@ -138,7 +138,7 @@ class ReadTree(FolderlessTree):
 def read_records(
     adapter: ReadAdapter, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
-    """Read a session from `records` that are not lines of a file. `after` is the checkpoint to return."""
+    """Read a session from `records` that are not lines of a file. The result gets the checkpoint `after`."""
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     for number, record in enumerate(records, 1):
         if isinstance(record, dict):

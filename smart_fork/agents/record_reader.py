@@ -34,7 +34,7 @@ _NO_MODELS = ("<synthetic>", "unknown")
 
 
 class Fold(ABC):
-    """The facts and turns collected so far from the records of one session, to build the session from.
+    """A reader that collects facts and turns from the records of one session, and builds the session from them.
 
     The keys of `facts` differ by agent, except these. `started` and `last` are the session's first and last time,
     `parent` is the id of the session it was forked from, `root` is an id that it shares with all its forks.
@@ -70,7 +70,7 @@ class Fold(ABC):
 
     @abstractmethod
     def begin(self, turns: list[Turn]) -> None:
-        """Continue from the turns of an earlier reading of the log."""
+        """Begin with the turns of an earlier reading of the log; empty for a log that is read from its start."""
 
     @abstractmethod
     def active(self) -> tuple[Turn, ...]:
@@ -82,11 +82,11 @@ class Fold(ABC):
 
     @abstractmethod
     def directory(self) -> tuple[str, Inferred]:
-        """Return the session's directory, and how it was inferred: "" if the log states it."""
+        """Return the session's directory, and the source that it was inferred from: "" if the log states it."""
 
     @abstractmethod
     def is_copy(self) -> bool:
-        """Return True if the log is not at the path where the agent began the session's log."""
+        """Return True if the log is a copy: not at the path at which the agent began the session's log."""
 
     def excluded(self) -> str:
         """Return the reason why the log cannot be a session, such as that it is a sub-agent's; else empty."""
@@ -105,7 +105,7 @@ class Fold(ABC):
         return list[str](self.facts.get("names", []))
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title. A fork's is made from its own prompts, not from its parent's."""
+        """Return the session's title. A fork gets one from its own prompts, or "Fork of" before its parent's title."""
         own = turns[self.own(turns) :]
         said = title_of(
             self.given_name(), (turn.text for turn in own or turns if turn.prompt), by_agent=self.own_name(turns)
@@ -118,7 +118,7 @@ class Fold(ABC):
         return 0
 
     def origin(self) -> Origin:
-        """Return who started the session: "person", "automated" (a program) or "subagent"."""
+        """Return who started the session: "person", "automated" (a program) or "subagent" (another session)."""
         return "person"
 
     def family(self, turns: tuple[Turn, ...]) -> str:
@@ -135,7 +135,7 @@ class Fold(ABC):
         return bool(self.facts.get("interrupted"))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which of `turns` the agent loads when it resumes the session."""
+        """Return which of `turns` the agent loads when it resumes the session: those since the last compaction."""
         start = max((at for at, turn in enumerate(turns) if turn.sums_up), default=None)
         return Resumed() if start is None else Resumed(start, "compaction")
 
@@ -144,7 +144,7 @@ class Fold(ABC):
         return False
 
     def note_moment(self, moment: str, *, done: bool = True) -> None:
-        """Note a record's time as the session's first or last time. Only a message or an action (`done`) sets the last.
+        """Note a record's time if it is the session's first or, for a message or an action (`done`), its last.
 
         A time in the future is ignored: the clock was wrong, or the record is damaged.
         """
@@ -156,13 +156,13 @@ class Fold(ABC):
                 facts["last"] = moment
 
     def said(self, turn: Turn) -> Turn:
-        """Return a turn with the agent's present directory, and with masked text if the index reads the log."""
+        """Return a turn with the directory noted last (see `stands_in`), and masked if the index reads the log."""
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
         cwd = self.facts.get("stands", "")
         return turn if masked == turn.text and not cwd else replace(turn, text=masked, cwd=cwd)
 
     def stands_in(self, cwd: object) -> None:
-        """Note the directory in which the agent works from this record on."""
+        """Note the directory in which the agent works from this record on. Turns get it unless it is the first one."""
         if is_path(cwd):
             began = self.facts.setdefault("began_in", cwd)
             self.facts["stands"] = cwd if cwd != began else ""
@@ -189,7 +189,7 @@ class Fold(ABC):
             facts["unknown"] = facts.get("unknown", 0) + 1
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of records, and of those with an unknown type; zeros if they are not counted."""
+        """Return the number of records, and the number of those with an unknown type; both 0 if not counted."""
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
 
     def session(self) -> tuple[Session | None, str]:
@@ -238,7 +238,7 @@ class Fold(ABC):
         ), ""
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of the records, each with the number of its turn; empty unless all were measured."""
+        """Return pairs of a turn's number and its record's size; empty unless all turns' records were measured."""
         known = self.sizes or {}
         return tuple(enumerate(known[turn.id] for turn in turns)) if all(turn.id in known for turn in turns) else ()
 
@@ -255,7 +255,7 @@ class LineFold(Fold):
 
     @abstractmethod
     def pack(self) -> bytes:
-        """Return the state, as bytes, from which a later reading of the grown log continues."""
+        """Return the state as bytes, so that a later reading of the grown log can continue; empty to read all again."""
 
     def take(self, lines: Iterable[Line]) -> Self:
         """Add the records on these lines, and return the fold itself."""
@@ -273,7 +273,7 @@ class LineFold(Fold):
         """Note the session's title, if a record states it."""
 
     def lacks(self) -> str:
-        """Return what must still be read before a list can show this session, such as "no prompt"; empty if nothing."""
+        """Return what a list of sessions still lacks to show this one, such as "no prompt"; empty to stop reading."""
         if self.excluded():
             return ""
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
@@ -292,9 +292,9 @@ class LineFold(Fold):
         return max(found, default="")
 
     def finish(self, *, turns: bool) -> bool:
-        """Add facts, and with `turns` turns, from related logs, such as a fork's parent.
+        """Add facts from related logs, such as a fork's parent; with `turns`, also add their turns.
 
-        Return True if the state must be saved.
+        Return True if the state must be saved, so that these logs need not be read again.
         """
         return False
 
@@ -302,8 +302,8 @@ class LineFold(Fold):
 def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
     """Read a log from `checkpoint` on (a saved position, with the state of reading there), and return the session.
 
-    `begun` makes the fold (the object that takes the records). With `keep_raw` the whole log is read, and turns keep
-    their records.
+    `begun` makes the fold (the object that takes the records). With `keep_raw`, the whole log is read, and each turn
+    keeps its line.
     """
     reader, kept = resume(path, None if keep_raw else checkpoint)
     fold = begun(path, kept, keep_raw=keep_raw)
@@ -337,7 +337,7 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
 
 
 def _with_model(known: Iterable[str], name: object) -> list[str]:
-    """Return the names of known models with `name` added at the end, if it is the name of another model."""
+    """Return the names of `known` models, with `name` at the end if it is a model's name that is not among them."""
     names = list(known)
     if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
         said = mask(said)

@@ -15,7 +15,7 @@ _RANK, _SHORT_ID = re.compile(r"[1-9]\d?", re.ASCII), re.compile(r"(?=.*\d)[0-9a
 
 
 class Resolved(NamedTuple):
-    """The result of looking up a reference: the session's id on this machine, and the kind of the reference.
+    """The session that a reference names: its id on this machine, and the kind of the reference.
 
     `warnings` say which parts are missing in a copy of a teammate's session.
     """
@@ -26,7 +26,7 @@ class Resolved(NamedTuple):
 
     @classmethod
     def here(cls, reference: str) -> Resolved:
-        """Return the reference, without a look-up, as a worker's id if it looks like one, else as a session's id."""
+        """Return the reference as it is: as a worker's id if it has the form of one, else as a session's id."""
         one = Reference.parsed(reference)
         return cls(reference, "worker" if one._replace(name=one.name.lower()).names_worker else "session")
 
@@ -42,7 +42,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Reference:
-        """Return the parsed reference: "codex:70f1a07f" names the agent, "70f1a07f" does not."""
+        """Return the reference in `text`: "codex:70f1a07f" names the agent, "70f1a07f" does not."""
         text = storable(text).strip()
         agent, colon, name = text.partition(":")
         if colon and agent.lower() in AGENTS:
@@ -56,12 +56,12 @@ class Reference(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if the reference is the number of a search result."""
+        """True if the reference has the form of a search result's number, from 1 to 99."""
         return self.agent is None and _RANK.fullmatch(self.name) is not None
 
     @property
     def looks_like_one(self) -> bool:
-        """True if the text has the form of a reference: a number, an id, or part of an id."""
+        """True if the name has the form of a reference and not of a word: a number, an id, or part of an id."""
         return self.is_number or self.names_session or _SHORT_ID.fullmatch(self.name) is not None
 
     @property

@@ -37,17 +37,17 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 
 def with_repository_sessions(own: AgentAdapter) -> AgentAdapter:
-    """Return an adapter that also reads sessions in repositories; `own` itself if the agent's cannot be converted."""
+    """Return an adapter that also reads sessions in repositories; `own` itself if those of its agent cannot be read."""
     converts = AGENTS[own.name].has("converter") or own.name in _PLAIN
     return RepositorySessionAdapter(own) if converts else own  # type: ignore[abstract]
 
 
 class _Odd(OSError):
-    """The error if a transcript in a repository is no readable conversation."""
+    """The error for a transcript in a repository that is no readable conversation."""
 
 
 class RepositorySessionAdapter(AgentAdapter):
-    """An agent's adapter that also reads the agent's sessions in repositories, and passes logs to `own`."""
+    """An agent's adapter that also reads the agent's sessions in repositories. All other logs are left to `own`."""
 
     def __init__(self, own: AgentAdapter) -> None:
         self.own = own
@@ -114,9 +114,9 @@ class RepositorySessionAdapter(AgentAdapter):
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
-        """Return a session's summary from the list of sessions; `None` for a sub-agent's.
+        """Return a session without turns from the list of a repository's sessions; `None` for a sub-agent's session.
 
-        The transcript is only read for agents that keep sub-agents' logs among sessions.
+        Only for agents that keep sub-agents' logs among sessions, the transcript is read, to tell them apart.
         """
         if not is_within(str(path)):
             return self.own.glance(path)
@@ -141,7 +141,7 @@ class RepositorySessionAdapter(AgentAdapter):
 
     @contextmanager
     def _file(self, path: Path) -> Iterator[Path]:
-        """Yield a session of a repository as a log in a temporary private file.
+        """Within this context, provide the session of a repository at `path` as a log in a temporary private file.
 
         Raises:
             OSError: The repository no longer has the session, or it is no conversation of its agent.
@@ -175,7 +175,7 @@ class RepositorySessionAdapter(AgentAdapter):
         return here
 
     def _placed(self, folder: Path, one: StoredSession) -> Path:
-        """Make `folder`, and return a path in it with the file name that the agent requires for the session."""
+        """Make the folder, and return a path in it with the file name that the agent's log of the session must have."""
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"
@@ -199,7 +199,7 @@ def _records(known: RepositorySessions, one: StoredSession) -> Iterator[Record]:
 def _converted(
     session: Session, known: RepositorySessions, one: StoredSession, touched: frozenset[str]
 ) -> Iterator[Record]:
-    """Yield the records of another person's session with this machine's paths, and only with shareable fields."""
+    """Yield the records of another person's session: only fields that may be shared, with this machine's paths."""
     converter = AGENTS.converter_of(one.agent)
     theirs, ours = _place_there(session, touched), HomePlace.of(Path(known.top))
     sent = (
@@ -209,9 +209,9 @@ def _converted(
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
-    """Return the project's root and the home on the author's machine, to replace these paths in text.
+    """Return the project's root and the home on the author's machine, to replace these paths by this machine's.
 
-    The root is guessed from the files `touched` and the session's edits of them, the home from its directory.
+    The root is guessed from edits of absolute paths that end with a path in `touched`, the home from the directory.
     """
     cwd = session.cwd.rstrip("/")
     if not cwd.startswith("/"):

@@ -57,8 +57,8 @@ _ENVIRONMENT = {
 class StoredSession(NamedTuple):
     """A session in a repository. `parts` are ids of git objects with its transcript, `facts` the id of its metadata.
 
-    For a Markdown history, `parts` has the file's name, and `facts` its version. `at` is the time of its checkpoint
-    (saved state) in nanoseconds. The author and the title are untrusted text.
+    For a Markdown history, `parts` has the file's name, and `facts` the file's version. `at` is the time of the
+    checkpoint (saved state) in nanoseconds. The author and the title are untrusted text.
     """
 
     agent: AgentName
@@ -81,7 +81,7 @@ class StoredSession(NamedTuple):
 
 
 def _git(common: str, *words: str, given: bytes = b"") -> bytes:
-    """Run git in the repository `common`, with `given` on stdin, and return its output.
+    """Run git in the git directory `common` with `given` on stdin, and return its output.
 
     Raises:
         OSError: Git fails, is not installed, or takes too long.
@@ -110,7 +110,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the ids of a checkpoint and a session with their author, for each commit, newest first."""
+    """Yield (checkpoint id, session id, author) for each commit of a checkpoint's branch, newest first."""
     form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
     try:
         said = _git(common, "rev-list", f"--max-count={_MAX_CHECKPOINTS}", f"--format={form}", commit)
@@ -122,9 +122,9 @@ def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the type and content of each git object; empty for those that are missing, or larger than `most` bytes.
+    """Yield (type, content) of each git object; both empty if it is missing or has more than `most` bytes.
 
-    The total size of all objects is limited as well.
+    Both are also empty for an object that would exceed the limit for the size of all objects together.
     """
     read, size_of, waiting = 0, 0, list[str]()
     for one, (kind, size) in zip(ids, _sizes(common, ids), strict=True):
@@ -138,7 +138,7 @@ def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, byt
 
 
 def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the type and content of each git object; empty for an empty id."""
+    """Yield (type, content) of each git object; both empty if the id is empty or the object is missing."""
     asked = [one for one in ids if one]
     said, at = _git(common, "cat-file", "--batch", given=_lines(asked)) if asked else b"", 0
     for one in ids:
@@ -153,7 +153,7 @@ def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def transcript(common: str, one: StoredSession) -> tuple[bytes, frozenset[str]]:
-    """Return the joined transcript of a stored session, and the project's files that the session changed.
+    """Return the transcript of a stored session, its parts joined, and the paths of files that the session changed.
 
     Raises:
         OSError: Git fails, or the repository no longer has all parts.
@@ -166,7 +166,7 @@ def transcript(common: str, one: StoredSession) -> tuple[bytes, frozenset[str]]:
 
 
 def _sizes(common: str, ids: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the type and size of each git object; for a missing object, an empty type and 0."""
+    """Return (type, size) of each git object; for a missing object, ("", 0)."""
     said = _git(common, "cat-file", "--batch-check", given=_lines(ids)).decode().splitlines() if ids else []
     told = [line.split(" ") for line in said]
     return [(one[1], int(one[2])) if len(one) == 3 else ("", 0) for one in told]
@@ -186,7 +186,7 @@ class _Entry(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A checkpoint (saved state): its id, the git tree with its sessions, and its author if the ref tells it."""
+    """A checkpoint (saved state): its id, the git tree with its sessions, and its author if it has a ref of its own."""
 
     id: str
     tree: str
@@ -219,7 +219,7 @@ def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, Store
 
 
 def _of_branch(common: str, tree: str) -> list[_Place]:
-    """Return the checkpoints in a branch's tree, where each has the path ``<2 characters>/<rest of the id>``."""
+    """Return the checkpoints in a branch's tree. The path of each is its id, with a "/" after two characters."""
     folders = [one for one in _trees(common, [tree])[0] if one.mode == b"40000" and len(one.name) == 2]
     below = _trees(common, [one.id for one in folders])
     return [
@@ -231,7 +231,7 @@ def _of_branch(common: str, tree: str) -> list[_Place]:
 
 
 def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], str]) -> Iterator[StoredSession]:
-    """Yield each session in these checkpoints that has a transcript and names its agent and id."""
+    """Yield each session in these checkpoints that has a transcript, an id, and an agent that smart-fork reads."""
     numbered = [
         (place, one.id)
         for place, entries in zip(places, _trees(common, [place.tree for place in places]), strict=True)
@@ -290,7 +290,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
 
 
 def _width(data: bytes, end: int) -> int:
-    """Return the length of object ids in a git tree, 20 or 32 bytes: whichever leads to the next entry, or the end."""
+    """Return the length of object ids in a git tree, 20 or 32 bytes: the one after which an entry or the end comes."""
     for width in (20, 32):
         if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
             return width
@@ -298,7 +298,7 @@ def _width(data: bytes, end: int) -> int:
 
 
 def agent_named(said: object) -> AgentName | None:
-    """Return the agent with this name in a checkpoint or history; `None` if smart-fork does not read it."""
+    """Return the agent that a checkpoint or history calls `said`; `None` if smart-fork does not read it there."""
     if not isinstance(said, str):
         return None
     name = re.sub(r"[^a-z]", "", said.lower())
@@ -318,7 +318,7 @@ def plain_text(text: str, most: int) -> str:
 def time_of(said: object) -> int:
     """Return a time in nanoseconds since the epoch; 0 if `said` is not a time.
 
-    A future time becomes the present, or its session would always be the newest.
+    A future time becomes the present: its session would otherwise always be the newest.
     """
     at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds
@@ -358,7 +358,7 @@ class _Message(NamedTuple):
 
 
 def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield name, time, size and inode of the Markdown histories in a folder: the newest, if there are very many."""
+    """Yield (name, time, size, inode) of each Markdown history in a folder; of very many, only of the newest."""
     try:
         if os.path.realpath(folder) != folder:  # what a link leads to is not the repository's
             return
@@ -372,7 +372,7 @@ def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, StoredSession]:
-    """Return the sessions in a folder's Markdown histories by session id. Unchanged files are taken from `before`."""
+    """Return the sessions in a folder's Markdown histories by id. Unchanged ones are taken from `before`, not read."""
     known = {(one.parts[0], one.facts): one for one in before.values() if one.is_history}
     found: dict[str, StoredSession] = {}
     for name, *stamp in stamps(folder):
@@ -423,9 +423,9 @@ def _utterances(text: str) -> list[Utterance]:
 
 
 def _messages(text: str) -> Iterator[_Message]:
-    """Yield the messages in a Markdown history. A heading inside a code block is ignored.
+    """Yield the messages in a Markdown history. A heading begins each; inside a code block it does not count.
 
-    Exception: a heading with a time, after a separator, always counts, since then the block was never closed.
+    A heading with a time after a separator always counts: it shows that the code block before it was never closed.
     """
     message, fence, before = None, "", ""
     for line in text.split("\n"):
@@ -455,7 +455,7 @@ def _typed(text: str) -> tuple[str, ...]:
 
 
 def _done(text: str) -> tuple[str, ...]:
-    """Return an agent's message as two texts: its tool calls, one on each line, and its words."""
+    """Return an agent's message as two texts: its tool calls, one on each line, then its words."""
     actions: list[HandedOverAction] = []
 
     def note(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The list of sessions that a repository keeps: Entire's checkpoints (git objects), SpecStory's Markdown histories.
+"""Lists of the sessions that repositories keep: Entire's checkpoints (git objects), SpecStory's Markdown histories.
 
 The file ``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each session counts as a
 log within that file. The list is made again when a ref or a history file changes. Git is only asked for objects by id;
@@ -38,7 +38,7 @@ HISTORIES = ".specstory/history"
 class RepositorySessions(NamedTuple):
     """The listed sessions of one clone: `common` is its git directory, `top` its root.
 
-    `stamp` (the versions of files) and `refs` (a digest of all refs) show whether the list must be made again.
+    `stamp` (the versions of files) and `refs` (a digest of the refs) show if the repository has changed since.
     """
 
     common: str
@@ -59,9 +59,9 @@ def are_listed() -> bool:
 
 
 def note(directory: Path) -> bool:
-    """List the sessions that are stored in a repository, such as checkpoints, unless smart-fork has such a list.
+    """List the sessions that a directory's repository keeps, such as checkpoints, unless smart-fork has their list.
 
-    Return True if a new list was made. In a repository without stored sessions, only a few files are looked at.
+    Return True if a list was made. To be fast, only a few files are looked at in a repository without such sessions.
     """
     if Setting.CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
         return False
@@ -73,7 +73,7 @@ def note(directory: Path) -> bool:
 
 
 def unfetched(directory: Path) -> str:
-    """Return the git command that fetches a repository's sessions, if Entire is set up but none are listed; else ""."""
+    """Return the git command that fetches a repository's sessions if it uses Entire but none are listed; else ""."""
     top = None if Setting.CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
         if top and (top / ".entire/settings.json").is_file() and _load(_file(str(Checkout.at(top).common))) is None:
@@ -113,7 +113,7 @@ def is_history(location: str) -> bool:
 
 
 def in_clone(session: Session, location: str) -> Session:
-    """Return the session with the clone's root as its directory, unless its directory is in the clone."""
+    """Return the session with a directory in the clone: its own if that is in the clone, else the clone's root."""
     found = find(location)
     if found is None or f"{session.cwd}/".startswith(f"{found[0].top}/"):
         return session
@@ -130,7 +130,7 @@ def _log(file: Path, known: RepositorySessions, one: StoredSession) -> LogFile:
 
 
 def _all() -> Iterator[tuple[Path, RepositorySessions]]:
-    """Yield the lists of all repositories, each brought up to date."""
+    """Yield (file, list) for each repository whose sessions are listed, with the list brought up to date."""
     if Setting.CHECKPOINTS.is_off():
         return
     try:
@@ -144,7 +144,7 @@ def _all() -> Iterator[tuple[Path, RepositorySessions]]:
 
 
 def _now(file: Path, known: RepositorySessions) -> RepositorySessions | None:
-    """Return the list, made again if a git ref or a history has changed; `None` if the clone is gone."""
+    """Return the list `known`, made again if a git ref or a history has changed; `None` if the clone is gone."""
     if not (os.path.isdir(known.common) and os.path.isdir(known.top)):  # noqa: PTH112 - as text
         with suppress(OSError):
             file.unlink(missing_ok=True)
@@ -185,7 +185,7 @@ def _save(known: RepositorySessions) -> None:
 
 
 def _list(common: str, top: str, before: RepositorySessions | None) -> RepositorySessions | None:
-    """List a repository's sessions and save the list; return `None` if it has no sessions."""
+    """List a repository's sessions, with unchanged parts of the list `before`, and save it; `None` without sessions."""
     from smart_fork.agents.repository_session_sources import listed, refs_of, sessions_in
 
     stamp = _stamp(common, top)

@@ -19,10 +19,10 @@ from indexer.lazy_compilation import dataclass
 class FieldInput:
     """The texts and types of a request's field. `help` is for people, `described` for models, `types` are accepted.
 
-    A field without `described` is not accepted in JSON, and one without `help` not on the command line. `key` and
-    `flags` default to the field's name. If the only flag is ``--no-…``, it sets the field to False. `choices` are all
-    accepted values. `read` is the type that the command line reads instead of `types`. An `argument` needs no flag. A
-    tool needs a `required` field, whatever the field's default.
+    A field without `described` is not accepted in JSON, and one without `help` not on the command line. `key` (in JSON)
+    and `flags` default to the field's name. If the only flag is ``--no-…``, it sets the field to False. `choices` are
+    all accepted values. `read` is the type that the command line reads instead of `types`. An `argument` needs no flag.
+    Callers of a tool must give a `required` field, even if it has a default.
     """
 
     key: str = ""
@@ -41,7 +41,7 @@ class FieldInput:
 
     @classmethod
     def of(cls, one: Field[Any]) -> FieldInput | None:
-        """Return how a dataclass field is entered; `None` if callers cannot enter it."""
+        """Return the texts and types with which a dataclass field is entered; `None` if callers cannot enter it."""
         given: FieldInput | None = one.metadata.get("said")
         return given if given is None or given.key or not given.described else replace(given, key=one.name)
 
@@ -58,7 +58,7 @@ AnyPlace = Literal["tmux", "process", "iterm2", "claude", "here"]
 
 
 def said(*types: Any, default: Any = None, **how: Any) -> Any:
-    """Return a dataclass field that can be entered (see `FieldInput`). It is required if its default is `MISSING`."""
+    """Return a dataclass field with a `FieldInput` of `types` and `how`. It must be given if `default` is `MISSING`."""
     return field(default=default, metadata={"said": FieldInput(types=types or (str,), **how)})
 
 
@@ -135,8 +135,8 @@ def takes(
 ) -> Callable[[_Handler], _Handler]:
     """Return a decorator that says which fields of its requests a command or tool shows, and in which `order`.
 
-    `without` names fields to leave out; `only` names the only fields to show. `other` has this command's own
-    descriptions of fields, by name.
+    `without` names fields to hide; `only` names the only fields to show. `other` has this command's own descriptions of
+    fields, by name.
     """
 
     def decorate(handler: _Handler) -> _Handler:
@@ -152,9 +152,9 @@ Made = Callable[[Field[Any], FieldInput, Mapping[str, Any]], Iterable[Parameter]
 
 
 def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
-    """Return a handler's parameters, with one for each field instead of each request; and the requests by name.
+    """Return the parameters to show for a handler: instead of a request, one for each field; and its requests by name.
 
-    `made` makes a field's parameters, given the handler's own descriptions. If two requests have the same field, the
+    `made` returns a field's parameters, given the handler's own descriptions. If two requests have the same field, the
     parameter fills the first request's field.
     """
     without, only, order, other = getattr(handler, _TAKES, ((), (), "", {}))

@@ -40,7 +40,7 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on an agent's screen, with the numbers of its options. Enter chooses the option in `marked`.
+    """A question on an agent's screen, with the numbers of its options. Enter chooses the option numbered `marked`.
 
     With `by_arrows`, only arrow keys mark another option.
     """
@@ -97,11 +97,11 @@ class Screen:
         return any(self.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
     def rests(self, screen: str) -> bool:
-        """Return True if the screen shows an idle agent. For agents with screens that never show this, return False."""
+        """Return True if the screen shows that the agent is idle; False for agents whose screens cannot show it."""
         return self.shows_rest and self.hears(screen) and not self.works(screen)
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return True if the input line has `text`, ready for Enter, or a note such as "[Pasted text]" instead."""
+        """Return True if the input line has the typed `text`, or a note such as "[Pasted text]", and Enter sends it."""
         asked = self.question(mask_screen(screen))
         if asked and asked.options:
             return False
@@ -112,20 +112,20 @@ class Screen:
         return _PASTED in held or (begins or text.strip()) in (words(held) if begins else held)
 
     def _asks(self, lines: list[str], marked: int) -> bool:
-        """Return True if a question is open: a line about keys follows the line `marked`, and no input line does."""
+        """Return True if a question is open: after the line `marked` comes a line about keys, and no input line."""
         below = lines[marked + 1 :]
         typing = any(self.typed.match(line) for line in below)
         return not typing and any(self.keys.search(line) for line in below)
 
     def _above(self, lines: list[str], first: int) -> int:
-        """Return the number of a question's first line. The question's options begin at line `first`."""
+        """Return the number of a question's first line, found by searching up from `first`, its first option's line."""
         for i in range(first - 1, max(-1, first - 1 - _MAX_LINES_ABOVE), -1):
             if self.above.match(lines[i]):
                 return i + 1
         return max(0, first - _MAX_LINES_ABOVE)
 
     def _unnumbered(self, lines: list[str]) -> Question | None:
-        """Return a question whose options lack numbers, numbered; `None` unless the last line names Enter and Esc."""
+        """Return a question whose options lack numbers, with numbers added; `None` if the last line names no keys."""
         end = len(lines) - 1
         if end < 0 or not _CONFIRM.match(lines[end]):
             return None
@@ -150,7 +150,7 @@ class Screen:
 
 
 def words(text: str) -> str:
-    """Return a text without whitespace and punctuation, to find it on a screen, where it may be broken or framed."""
+    """Return a text without whitespace and punctuation, to find it on a screen that wraps or frames it."""
     return re.sub(r"\W+", "", text)
 
 

@@ -78,7 +78,7 @@ class CommandLine(NamedTuple):
     """The command of one worker (an agent that smart-fork starts), with the prompt if that is an argument.
 
     `session_id` is `None` if the session is found later (see `WorkerSessions`). With `writes`, the agent writes the
-    session's log before the first prompt. `env` has variables that apply only if they are not set otherwise.
+    log before the first prompt. With `named`, the command names the session. `env` is for variables that are not set.
     """
 
     argv: tuple[str, ...]
@@ -108,7 +108,7 @@ class Starter(ABC):
 
     @abstractmethod
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for a checked request. Its prompt and name are plain text, and may be empty."""
+        """Return the command for a request. Its ids, prompt and name are checked; prompt and name may be empty."""
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """Return the words of the command with which a person forks the session, for display."""
@@ -158,7 +158,7 @@ class BackgroundSession(NamedTuple):
     """A background session as its agent lists it.
 
     `runs` is True while it has a process, which it lacks for a moment after the start. `over` is True if it has ended.
-    `asks` is the thing that it waits for, such as a permission, or empty.
+    `asks` is the thing that it waits for, such as a permission; empty if it waits for none.
     """
 
     session_id: str

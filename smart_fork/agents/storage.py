@@ -38,11 +38,11 @@ class Storage:
         return None
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return True if the agent, started in `directory`, can resume the session in `log`, which worked in `cwd`."""
+        """Return True if the agent, started in `directory`, can resume the session of `log`, which worked in `cwd`."""
         return self.everywhere or self.folder(directory) in (None, log.parent)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path for a restored log that was at `place`. Both paths are relative to the agent's folder."""
+        """Return the path for restoring a log that was at `place`. Both paths are relative to the agent's folder."""
         return place
 
     def second_path(self, log: Path, session_id: str, directory: Path) -> Path | None:
@@ -97,7 +97,7 @@ class Storage:
 
     @staticmethod
     def remove_copy(path: Path, session_id: str) -> None:
-        """Delete a copy of a session: its log first, then the files beside it, and its folder if that is empty."""
+        """Delete a copy of a session: its log, then the folders named after the session, and an empty parent folder."""
         sweep_beside(path)
         remove(path)
         for folder in (path.with_suffix(""), path.parent):
@@ -109,10 +109,10 @@ class Storage:
 
 @contextmanager
 def undone_on_failure(created: list[Path]) -> Iterator[None]:
-    """Within this context, delete the `created` files after a failure, and refuse existing files.
+    """Within this context, delete the `created` files after a failure. The caller may still append to the list.
 
     Raises:
-        ForkRefused: A file exists already, instead of `FileExistsError`.
+        ForkRefused: A file exists already (instead of `FileExistsError`).
     """
     try:
         yield

@@ -27,7 +27,7 @@ class SubAgents(ABC):
     def begun(self, session: Session) -> Mapping[str, str]:
         """Return the names of a session's readable sub-agents, by the id of the tool call that started each.
 
-        The turns of `session` must have their raw records.
+        The turns of `session` must have been read with their raw records.
         """
 
     @abstractmethod

@@ -25,11 +25,10 @@ CLOSE_SECONDS = 5
 
 
 class Chain:
-    """Records linked by parent ids, in file order. A `Turn` is part of the conversation; a link only connects two.
+    """Records that name their parents, in file order. A `Turn` is part of the conversation; a link only connects two.
 
     Of several records with one id, the first counts. A prompt may follow its answer in the file. If a parent is missing
-    and `bridged` is True, the chain continues with the record before the gap; some agents do not load the records
-    there.
+    (a gap) and `bridged` is True, the chain continues with the record before the gap in the file.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Chain:
         return ends
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
-        """Add a link (no turn, but it connects two). In a row of links, each gets the parent of the first."""
+        """Add a link: no turn, but it connects two. After other links, it gets the parent of the first of them."""
         self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
         if self._links.setdefault(identity, end) and end not in self._turns:
@@ -75,7 +74,7 @@ class Chain:
         self._turns.setdefault(turn.id, turn)
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns from first to last, without abandoned ones: in file order, none before its parent."""
+        """Return the turns in file order, but none before its parent, without those that a rewind abandoned."""
         if not self._turns:
             return ()
         self._mend()
@@ -97,7 +96,7 @@ class Chain:
             yield from reversed(waiting.values())
 
     def beginning(self) -> Turn | None:
-        """Return the first turn; `None` if there is none, or if the record before it is missing."""
+        """Return the first turn; `None` without turns, or if that turn names a parent, which was not added."""
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
@@ -107,7 +106,7 @@ class Chain:
         return bool(self._mended)
 
     def _mend(self) -> None:
-        """Break each circle of parents: put its turns one after the other, in file order."""
+        """Break each circle of parents: each of its turns gets the one before it in the file as its parent."""
         self._mended = {}
         done: set[str] = set()
         for identity in self._turns:
@@ -124,7 +123,6 @@ class Chain:
             done.update(way)
 
     def _parent(self, turn: Turn) -> str | None:
-        """Return the id of the record before `turn`, past links."""
         if turn.id in self._mended:
             return self._mended[turn.id]
         return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
@@ -132,7 +130,7 @@ class Chain:
     def _leaf(self) -> str:
         """Return the id of the conversation's last turn: the one to which a person went back, else the file's last.
 
-        If that turn's answer comes before it in the file, return the answer's id.
+        If answers to that turn come before it in the file, return the id of the last answer.
         """
         if (back := self._links.get(self.leaf, self.leaf)) in self._turns:
             return str(back)
@@ -145,9 +143,10 @@ class Chain:
         return leaf
 
     def _walk(self) -> set[str]:
-        """Return the ids of the records from the last turn back to the first, or to a circle of parents.
+        """Return the ids of the records from the last turn back along their parents.
 
-        If a parent is missing, the turn before the gap in the file may come next (see `bridged`).
+        At a missing parent, the record before it in the file comes next if the agent bridges gaps; after a rewind to
+        the start, none does.
         """
         names = list(self._turns)
         order = {identity: position for position, identity in enumerate(names)}
@@ -176,13 +175,13 @@ class Chain:
         return alive
 
     def _is_close(self, before: str, current: str) -> bool:
-        """Return True if two records are seconds apart: then an agent bridges the missing parent of `current`."""
+        """Return True if two records are only seconds apart, so that the agent itself bridges the gap between them."""
         moment = self._turns[current].timestamp if current in self._turns else self.moments.get(current, "")
         then, now = seconds_in(self._turns[before].timestamp), seconds_in(moment)
         return then is not None and now is not None and 0 <= now - then <= CLOSE_SECONDS
 
     def _leads(self, identity: str | None, beginning: str) -> bool:
-        """Return True if a turn leads back to the link `beginning`, which has nothing before it."""
+        """Return True if the parents of the turn `identity` lead back to the link `beginning`, which has no parent."""
         seen: set[str] = set()
         while identity in self._turns and identity not in seen:
             seen.add(identity)
@@ -192,7 +191,7 @@ class Chain:
         return False
 
     def _add_parallel(self, alive: set[str]) -> None:
-        """Add to `alive` the turns of parallel calls, which branch the tree: blocks of one answer, and results."""
+        """Add to `alive` the turns of parallel calls, which a walk along parents misses: calls and their results."""
         groups = {turn.group for identity, turn in self._turns.items() if identity in alive and turn.group}
         calls: set[str] = set()
         for identity, turn in self._turns.items():
@@ -215,12 +214,12 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """Return a copy's first record with `root`, its family's first id, in the field `ROOT`, unless that is its id."""
+    """Return a copy's first record with its family's first id `root` in the field `ROOT`, unless that is its own id."""
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
 class Tree(LineFold):
-    """A fold (reader) of a log in which records name the record before, with the facts of the records read so far."""
+    """A fold (reader) of a log in which each record names the record before it."""
 
     #: True if the agent continues with the records before a missing parent.
     bridged: ClassVar[bool] = True
@@ -248,17 +247,17 @@ class Tree(LineFold):
 
     @abstractmethod
     def folder(self) -> str:
-        """Return the name of the project folder that contains the log."""
+        """Return the name of the project folder that contains the log; empty if folders do not tell the directory."""
 
     @abstractmethod
     def folder_for(self, directory: str) -> str:
-        """Return the name that the project folder of a working directory has."""
+        """Return the name that the project folder of a working directory has; empty if folders do not tell it."""
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
         return utc(record.get("timestamp")), not self.is_name(record)
 
     def is_name(self, record: Record) -> bool:
-        """Return True if a record only states the session's name or parent, and so is no activity."""
+        """Return True if a record only states a name or parent of the session, and so is no activity in it."""
         return False
 
     def is_aside(self, record: Record) -> bool:
@@ -266,7 +265,7 @@ class Tree(LineFold):
         return record.get("isSidechain") is True and not self._of_subagent
 
     def is_copied(self, record: Record) -> bool:
-        """Return True if a fork copied the record from its parent, as far as the record tells."""
+        """Return True if the record says that a fork copied it from its parent session."""
         return isinstance(record.get("forkedFrom"), dict)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
@@ -278,7 +277,7 @@ class Tree(LineFold):
         return next(there, next(later, len(turns)))
 
     def guessed(self) -> str:
-        """Return the directory that the project folder is named after, for a log that states none; else empty."""
+        """Return the directory after which the project folder is named, if the log states none; empty if unknown."""
         return ""
 
     def twins(self) -> Iterable[Path]:
@@ -290,7 +289,7 @@ class Tree(LineFold):
         return type(self)(path, None, keep_raw=self.keep_raw)
 
     def finish(self, *, turns: bool) -> bool:
-        """Add the turns of the session's other logs if `turns` is True: a copied session may continue in each."""
+        """Read the session's other logs too if `turns` is True: a copied session may continue in any of them."""
         for path in self.twins() if turns and not self._of_subagent else ():
             other = self.of_twin(path)
             other.masks, other.sizes, other.recorder.names_code = self.masks, self.sizes, self.recorder.names_code
@@ -334,7 +333,7 @@ class Tree(LineFold):
             self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
-        """Note the family's first id if the log's first turn has it (see `rooted`), or if the turn is smart-fork's."""
+        """Note the log's first turn for `family` if it states the family's first id, or is a note of smart-fork."""
         if isinstance(root := record.get(ROOT), str) and root:
             self.facts["root"] = [turn.id, root]
         elif not turn.text and _ASIDE in line.source:
@@ -386,7 +385,7 @@ class Tree(LineFold):
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the conversation's turns. Those of the session's other logs come after the last shared turn."""
+        """Return the conversation's turns. New turns of another log of the session come after the last shared turn."""
         turns, self._own = [*self.chain.active()], 0
         known = {turn.id for turn in self.chain.turns} if self.elsewhere else set()
         for other in self.elsewhere:
@@ -402,14 +401,14 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns the agent loads: none before a missing record, and none from the session's other logs."""
+        """Return which turns the agent loads: none before a compaction or gap, and none of the session's other logs."""
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
         found = Resumed(gap, "gap") if gap > compacted.start else compacted
         return Resumed(self._own, "elsewhere") if found.start < self._own else found
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name of the session's family: the id of its first turn that is no note about dropped turns."""
+        """Return the family's id: as the first turn states it, else the first turn's id. Inserted notes are skipped."""
         begun, root = self.facts.get("root") or ("", "")
         begins_aside = turns[0].id == self.facts.get("aside") and len(turns) > 1
         return root if turns[0].id == begun else turns[1 if begins_aside else 0].id
@@ -425,8 +424,7 @@ class Tree(LineFold):
     def is_copy(self) -> bool:
         """Return True if the log is in the folder of another directory than its first, or named after another session.
 
-        Agents keep writing where a session began, even if its directory changes. Forks state their own directory in all
-        copied records.
+        Agents keep writing where a session began, even if its directory changes. A fork's records all state its own.
         """
         first: str = next(iter(self.facts.get("cwds", ())), "")
         return self.own_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
@@ -438,8 +436,8 @@ class Tree(LineFold):
     def directory(self) -> tuple[str, Inferred]:
         """Return the session's directory, and the source that it was inferred from.
 
-        The ``cwd`` of records changes, and a fork's records begin with its parent's. The directory that the project
-        folder is named after counts, else the first. A log that states no valid path belongs to no project.
+        The ``cwd`` of records changes, and a fork's records begin with its parent's. The stated directory that gave the
+        project folder its name counts, else the first. A log that states only an invalid path belongs to no project.
         """
         if known := self.facts.get("cwds"):
             return next((cwd for cwd in known if self.folder_for(cwd) == self.folder()), known[0]), ""
@@ -448,7 +446,7 @@ class Tree(LineFold):
 
 
 class FolderlessTree(Tree):
-    """The fold of a log whose folder does not tell the directory. A log named after another session is a copy."""
+    """A fold (reader) of a log whose folder does not tell the directory. A copy is named after another session."""
 
     def folder(self) -> str:
         return ""
@@ -461,7 +459,7 @@ class FolderlessTree(Tree):
 
 
 def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
-    """Return True if the log at `path` is a copy, judged by its first records. `tree` makes the fold."""
+    """Return True if the log at `path` is a copy (see `Tree.is_copy`), judged by its first records."""
     begun = tree(path, None, keep_raw=False)
     for line in first_lines(path):
         begun.feed(line)
@@ -471,6 +469,6 @@ def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
 
 
 def parent_of(record: Record) -> str | None:
-    """Return the id of the record before `record`; after a compaction only ``logicalParentUuid`` has it."""
+    """Return the id of the record before `record`, which a compaction names only in ``logicalParentUuid``."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None

@@ -1,6 +1,6 @@
-"""Copies of sessions with records that name their parents. The copied records become one chain of parents.
+"""Copies of sessions whose records each name their parent, the record before. Copied records become one chain.
 
-An agent's subclass says which records are sent to the model, and how a record becomes one of a copy.
+An agent's subclass says which records are sent to the model, and how a record is changed for a copy.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def records_in_order(
     """Yield the records with the ids in `order`, in this order, each with its id.
 
     Agents sometimes write a record before its parent. `beside` converts records without a place in `order`: they are
-    yielded where they are in the log, with an empty id. Links (see `is_link`) between a record and its parent are
-    yielded before the record, with its id.
+    yielded where they are in the log, with an empty id. Links (see `TreeCopy.is_link`) between a record and its parent
+    are yielded before the record, with its id.
 
     Raises:
         ForkRefused: A record is missing: the log was rewritten during reading.
@@ -61,7 +61,7 @@ def records_in_order(
 
 
 def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> list[Entry]:
-    """Remove from `above` the links (notes between two messages) that lead to a record, and return them in order."""
+    """Remove the links (notes between two messages) that lead to a record from `above`, and return them in order."""
     found: list[Entry] = []
     while taken := above.pop(str(record.get("parentUuid")), None):
         parent, entry = taken
@@ -71,7 +71,7 @@ def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> lis
 
 
 class TreeCopy(Copy):
-    """A copy with its records in one chain of parents. Apart from that, only ids and directories change.
+    """A copy in which each record names the copied record before it. Apart from that, only ids and directories change.
 
     Records that a caller chose one by one keep their parents. Records without an id get no parent.
     """
@@ -81,7 +81,7 @@ class TreeCopy(Copy):
     parent: str | None = None
 
     def said(self) -> Iterator[bytes]:
-        """Yield the copied records as lines; up to a turn, only those that are sent to the model."""
+        """Yield the copied records as lines. A copy up to a turn has only those that are sent to the model."""
         if not isinstance(self._of, int):
             yield from super().said()
             return
@@ -98,7 +98,7 @@ class TreeCopy(Copy):
             yield respelled(spelled, record)
 
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield the records outside the chain (see `beside`) of kept turns that are not shortened."""
+        """Yield as lines the records outside the chain (see `beside`) of kept turns that are not shortened."""
         whole = sorted(excerpt.kept - excerpt.shortened)
         made = self.beside([self._source.turns[number] for number in whole])
         for line in LineReader(self._source.source_path) if made else ():
@@ -131,32 +131,32 @@ class TreeCopy(Copy):
 
     @staticmethod
     def is_link(record: Record) -> bool:  # noqa: ARG004 - an agent's own looks at it
-        """Return True if a record is no message, but changes the request to the model."""
+        """Return True if a record is a link: a note between messages that changes the request to the model."""
         return False
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
-        """Return a function that converts these turns' records outside the chain of messages; `None` without any."""
+        """Return a function that converts records of these turns outside the chain of messages; `None` without any."""
         return None
 
     @abstractmethod
     def own(self, record: Record) -> Record:
-        """Return a record with the ids and the directory of the copy."""
+        """Return a record of the source with the copy's ids and directory."""
 
     @abstractmethod
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
-        """Return a record of turn `number` with the copy's context size. `tokens` are the sizes of all turns."""
+        """Return a record of turn `number` with the copy's context size, from all turns' `tokens`, or with no size."""
 
     @abstractmethod
     def left(self, entry: Entry) -> Entry:
-        """Return a compaction's summary as an ordinary message, so that the agent also loads turns before it."""
+        """Return a compaction's summary as an ordinary message, so that the agent also loads kept turns before it."""
 
     @abstractmethod
     def added(self, text: str, near: Record) -> Record:
-        """Return a record of smart-fork's own with this text, modelled on the record `near`."""
+        """Return a new record with smart-fork's note `text`, and with facts such as the version taken from `near`."""
 
 
 class TreeCopier(Copier):
-    """Copies one agent's sessions, whose records name the record before."""
+    """Copies the sessions of one agent, whose records each name the record before."""
 
     codec: ClassVar[MessageCodec]
     copies: ClassVar[type[TreeCopy]]

@@ -1,4 +1,4 @@
-"""Cuts (removals of turns) in logs with one record on each line, which has its own id and its parent's."""
+"""Cuts (removals of turns) from logs with one record on each line, which states its own id and its parent's."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return all files below a folder; empty for a link, which leads elsewhere."""
+    """Return all files below a folder; none below a link, which may lead out of the agent's folder."""
     return [] if folder.is_symlink() else [one for one in sorted(folder.rglob("*")) if one.is_file()]
 
 
 class RecordFacts(NamedTuple):
     """Facts about a record that a cut (removal of turns) needs, besides its text, tool calls and results.
 
-    `note` is the preview of a bookkeeping line. `repeats` are the keys of records that this record repeats, `says`
-    further keys by which other lines refer to it. `meta` has other marks.
+    `note` is the preview of a bookkeeping line. `says` and `repeats` are names of content, as in `TranscriptTurn`.
+    `meta` has other marks.
     """
 
     note: str = ""
@@ -45,9 +45,9 @@ class RecordFacts(NamedTuple):
 
 
 class SeenLine(NamedTuple):
-    """A line's turn, the id of its session, and the texts that connect lines which repeat others.
+    """The turn on a line, the id of the line's session, and its texts, by which lines that repeat others are found.
 
-    `said` is the line's text; `None` if no line repeats it. `repeats` is the text of another line that it repeats.
+    `said` is the line's text; `None` if no line may repeat it. `repeats` is the text that it repeats from another line.
     """
 
     turn: TranscriptTurn
@@ -57,7 +57,7 @@ class SeenLine(NamedTuple):
 
 
 class TreeCutter(Cutter):
-    """Loads logs for cuts (removals of turns), for agents whose records name the record before."""
+    """Loads logs, so that turns can be removed, for agents whose records each name the record before."""
 
     codec: ClassVar[Codec]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.
@@ -88,7 +88,7 @@ class TreeCutter(Cutter):
         return [*self.of.reader.twins(path)]
 
     def detect(self, path: Path) -> bool:
-        """Return True if the first non-empty line of the file is a record of this agent."""
+        """Return True if the first record in the file is one with which a log of this agent may begin."""
         return path.suffix.lower() == ".jsonl" and self.begins(cutter.first_record(path))
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
@@ -104,7 +104,7 @@ class TreeCutter(Cutter):
         return edits
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return True if a record has one of `keys`. The bytes are searched without decoding JSON."""
+        """Return True if a record has one of the ids `keys`. For speed, bytes are searched without decoding JSON."""
         named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % self.identity.encode())
         with suppress(OSError), open_regular(path) as file:
             found = (one[1] for piece in cutter.overlapping(cutter.pieces(file.read)) for one in named.finditer(piece))
@@ -144,7 +144,7 @@ class TreeCutter(Cutter):
         return next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
 
     def seen(self, line: RawLine) -> SeenLine:
-        """Return the turn on a line, with the texts by which lines that repeat others are found."""
+        """Return the turn on a line, with its session's id and the texts by which lines that repeat it are found."""
         objects = line.objects or ({},)
         at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
         items = [self.codec.decode(record) for record in objects]
@@ -183,7 +183,7 @@ class _Tree:
     """The parents of all turns, and the parts of each answer: its calls and their results.
 
     Parallel calls branch the tree, and an agent that follows the parents finds one branch only. If a cut removes that
-    branch, the next record gets a kept part of the answer on another branch as its parent: no part is lost.
+    branch, the next record gets a kept part of the answer on another branch as its parent, so that this is still found.
     """
 
     def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:
@@ -209,7 +209,7 @@ class _Tree:
                 self._left[answer].append(position)
 
     def nearest(self, name: str, position: int) -> str | None:
-        """Return the id of the kept record nearest before `name`, for the turn at `position`; `None` in a circle."""
+        """Return the id of the nearest kept record before `name`, if any, as new parent of the turn at `position`."""
         seen: set[str] = set()
         current: str | None = name
         while current is not None and current in self.cut and current not in seen:

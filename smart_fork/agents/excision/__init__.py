@@ -1,3 +1,3 @@
-"""The code for cuts (removals of turns from transcripts) that all agents share: the transcript, the base class of
+"""The code to remove turns from transcripts (to cut them) that all agents share: the transcript, the base class of
 cutters, snapshots from before cuts, and marks of titles.
 """

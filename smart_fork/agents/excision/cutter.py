@@ -1,6 +1,6 @@
-"""The base of cutters, the facets that load an agent's logs for cuts (removals of turns), line by line.
+"""The base of cutters: objects that load an agent's logs line by line, so that turns can be removed (a cut).
 
-Lines keep their byte positions. Only `Cutter.detect` and `Cutter.load` are required of an agent.
+An agent's cutter must define only `Cutter.detect` and `Cutter.load`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from smart_fork.json_edit import respelled
 
 
 class Files:
-    """The functions that read, replace and delete transcripts (logs for cuts) that are plain files."""
+    """Reads, replaces and deletes transcripts (logs from which turns are removed) that are plain files."""
 
     def has(self, path: Path) -> bool:
         """Return True if the transcript exists."""
         return path.is_file()
 
     def stamp(self, path: Path, disk: Disk = DISK) -> FileVersion | None:
-        """Return the version of a transcript, to detect changes; `None` without a transcript."""
+        """Return the version of a transcript, by which a later change is detected; `None` without a transcript."""
         return stamp_of(now) if (now := disk.look(path)) else None
 
     def content(self, path: Path) -> Iterator[bytes]:
@@ -69,7 +69,7 @@ class Files:
         path.unlink(missing_ok=True)
 
     def finish(self, path: Path) -> None:
-        """Complete a `replace` during which the process was killed."""
+        """Complete a `replace` during which the process was killed. A plain file never needs that."""
 
 
 class Cutter(Files, AgentFacet, ABC):
@@ -101,7 +101,7 @@ class Cutter(Files, AgentFacet, ABC):
         """
 
     def load_and_feed(self, path: Path, composer: str, fold: LineFold | None) -> Transcript:
-        """Load the session in `path`, and pass the log's lines to `fold`, so that the log is read only once."""
+        """Load the session in `path`, and feed `fold` (another reader) the lines, so that the log is read only once."""
         before = _FED.set(fold)
         try:
             return self.load(path, composer)
@@ -128,23 +128,23 @@ class Cutter(Files, AgentFacet, ABC):
         )
 
     def public(self) -> Mapping[str, object]:
-        """Return names with values that `smart_fork.excise` exports for this agent, for existing scripts."""
+        """Return the agent's objects, by name, that `smart_fork.excise` exports because existing scripts use them."""
         return {}
 
     def written(self, path: Path) -> Path:
-        """Return the file that is written to cut the transcript at `path`."""
+        """Return the file that a cut of the transcript at `path` writes, such as one beside a database."""
         return path
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of other sessions in the same file, which must be written again with this one."""
+        """Return the lines of other sessions in the same file, to write them again unchanged with this one."""
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return edits that link the children of removed records to the nearest kept record."""
+        """Return edits of kept lines that name a removed record: they name the nearest kept record instead."""
         return {}
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """Return edits that remove quotations of removed records from kept lines."""
+        """Return edits of kept lines that quote removed records, such as lists of messages: the quotations go."""
         return {}
 
     def is_said(self, turn: TranscriptTurn) -> bool:
@@ -156,7 +156,7 @@ class Cutter(Files, AgentFacet, ABC):
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return True if the transcript's own records have one of `keys` (names that all copies of a record share)."""
+        """Return True if a record in the transcript's own file has one of `keys`, names that all its copies share."""
         try:
             with Transcript.only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)
@@ -164,7 +164,7 @@ class Cutter(Files, AgentFacet, ABC):
             return False
 
     def may_have_others(self, path: Path) -> bool:
-        """Return True if a transcript may contain records of another session, judged by its beginning."""
+        """Return False if the beginning of a transcript shows that no record is another session's, to skip the rest."""
         return True
 
     def files_of(self, path: Path) -> list[Path]:
@@ -172,23 +172,23 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def stores(self, session_id: str) -> list[Path]:
-        """Return the agent's other files with text of a session, which a cut does not change."""
+        """Return the agent's other files and folders with a session's text, to warn that a cut does not change them."""
         return []
 
     def apart(self) -> list[Path]:
-        """Return files of the agent outside its own folder that may contain text of sessions."""
+        """Return the agent's files outside its folder that may have text of sessions, to search for removed text."""
         return []
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files beside a transcript that belong to the removed records."""
+        """Return the files beside a transcript that belong to removed records, such as long results: they go too."""
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the records on a snapshot's line as bytes, in a form to compare with `TranscriptTurn.raw`."""
+        """Return the records on a line of a snapshot, each with the bytes that it has as `TranscriptTurn.raw`."""
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
-        """Return new contents, by path, for files beside a transcript, without the records with these keys."""
+        """Return the new content, by path, of each file beside a transcript that repeats records with these keys."""
         return {}
 
     def forget(self, session: Transcript) -> None:
@@ -199,15 +199,15 @@ class Cutter(Files, AgentFacet, ABC):
         """
 
     def others(self, path: Path) -> list[Path]:
-        """Return the session's other files, with records that it no longer has, such as turns before a rewind."""
+        """Return the session's other logs, which may have its records too, such as turns from before a rewind."""
         return []
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
-        """Return the logs of all forks that read records of `paths`, from record number `first` on, also indirectly."""
+        """Return the logs of forks, and of their forks, that refer to records in `paths` from number `first` on."""
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
-        """Return a warning if a cut removes the first record, which the agent needs to load the session."""
+        """Return a warning if the log lacks its first record, which the agent needs to load the session; else empty."""
         return []
 
 
@@ -227,7 +227,7 @@ _PIECE, _OVERLAP = 1 << 20, 512
 
 
 class RawLine(NamedTuple):
-    """A line that is not blank, with its JSON objects: usually one, none if the line cannot be decoded."""
+    """A line that is not blank, with its JSON objects: usually one; none if the line cannot be decoded."""
 
     number: int
     place: transcript.LinePlace
@@ -235,7 +235,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file, without blank ones. They end early at the limit in `current_bound`."""
+    """Yield the lines of an open file, without blank ones, up to the limit that `current_bound` sets for reading."""
     end, bound = 0, current_bound.get() if transcript.ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
@@ -269,7 +269,7 @@ def opened(path: Path) -> tuple[IO[bytes], FileVersion]:
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """Return the first JSON object in a file, skipping damaged lines; empty if there is none."""
+    """Return the first JSON object in a file, after a few damaged lines at most; empty if there is none."""
     try:
         file, _ = opened(path)
     except (NotFound, OSError):
@@ -285,12 +285,12 @@ def first_record(path: Path) -> dict[str, Any]:
 
 
 def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the rest of an open file in pieces. `read` is the file's method `read`."""
+    """Yield in pieces the rest of the open file that has the method `read`."""
     return iter(partial(read, _PIECE), b"")
 
 
 def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield `pieces` of a file, each preceded by the end of the one before, so that no word is split."""
+    """Yield `pieces` of a file, each after a copy of the last one's end, so that a search finds words across ends."""
     rest = b""
     for piece in pieces:
         yield rest + piece
@@ -303,7 +303,7 @@ def stamp_of(info: os.stat_result) -> FileVersion:
 
 
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
-    """Return a masked preview of about 120 characters on one line."""
+    """Return a masked preview, of about 120 characters, of a line's text, calls (names) and results (outputs)."""
     if not prompt and not transcript.ALL_PREVIEWED.get():
         return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
@@ -325,7 +325,7 @@ def turn_of(
 ) -> TranscriptTurn:  # fmt: skip
     """Return the turn of a record with the text `said`, and the tool calls and results in `item`.
 
-    `note` is the preview of a record without text. `says` are further keys by which other lines repeat the record. If
+    `note` is the preview of a record without text. `says` are further names for its content (see `TranscriptTurn`). If
     `counts` is False, the turn's estimate of tokens is 0. `more` are other fields of the turn.
     """
     calls = tuple(transcript.Call(intern(call.id), intern(call.name)) for call in item.calls)
@@ -346,16 +346,16 @@ def turn_of(
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, with whitespace collapsed, by which lines that repeat it are recognized."""
+    """Return a text's beginning, with whitespace collapsed. Lines that repeat the text have the same beginning."""
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
 
 
 def with_sources(
     turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
 ) -> tuple[TranscriptTurn, ...]:
-    """Return `turns`. Each turn that repeats the text of others names the nearest of these in its `repeats`.
+    """Return `turns`. Each turn that repeats another's text names the nearest such turn in its `repeats`.
 
-    `heads` has the beginnings of texts that can be repeated, `copies` those of repeating texts, both by turn id.
+    `heads` has the beginnings (see `head`) of texts that others may repeat, `copies` those of repeating texts, by turn.
     """
     order = {turn.id: position for position, turn in enumerate(turns)}
     saying: defaultdict[str, list[str]] = defaultdict(list)
@@ -376,9 +376,9 @@ Edits = Mapping[int, bytes]
 
 
 def rewritten(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
-    """Return the line `raw` with its JSON objects changed by `change`, which returns True if it changed one.
+    """Return the line `raw` with its JSON objects edited by `change`, which returns True for an object that it edited.
 
-    Unchanged values keep their spelling.
+    Values that stay keep their spelling.
     """
     done = []
     touched = False

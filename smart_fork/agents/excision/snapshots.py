@@ -1,4 +1,4 @@
-"""Private, compressed snapshots of transcripts from before each cut (removal of turns), and a log of the cuts."""
+"""Private, compressed snapshots of transcripts from before each cut (removal of turns), and the log of all cuts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SUFFIX = ".jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A compressed copy of a transcript from before a cut. The command ``rollback`` takes its `id`."""
+    """A compressed copy of a transcript from before a cut. The command ``rollback`` undoes a cut by its `id`."""
 
     id: str
     session_id: str
@@ -48,11 +48,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class NotedChange:
-    """One logged change of one file (see `note`). Fields that the log entry lacks are empty.
+    """One change of one file, as logged by `note`. Fields that the log entry lacks are empty.
 
-    `keys` are the keys (names that all copies share) of removed records, `masked` the keys of records with masked
-    secrets. `below` are sessions made from this one, `above` its ancestors. `unclear` are sessions with the same
-    records, if it is unknown which was first. With `beside`, the file is a removed one beside a transcript.
+    `keys` name the removed records in all copies, `masked` the records with masked secrets. Three fields keep the
+    session's relations, which the remaining records may not show: `below` are sessions made from it, `above` its
+    ancestors, and `unclear` share records with it, but it is unknown which session copied them. `beside` marks a change
+    of a file beside the transcript, such as the stored result of a removed call.
     """
 
     ts: str = ""
@@ -85,7 +86,7 @@ def folder_of(session_id: str) -> Path:
 
 
 def save(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
-    """Save the bytes of the transcript `source` as a snapshot (a copy from before a cut); `None` without a transcript.
+    """Save the transcript `source` as a snapshot, from which a cut can be undone; `None` without a transcript.
 
     Raises:
         OSError: The snapshot cannot be written.
@@ -119,7 +120,7 @@ def forget(session_id: str) -> None:
 
 
 def discard(identities: Sequence[str]) -> list[Snapshot]:
-    """Delete these snapshots, all or none. Their cuts cannot be undone afterwards."""
+    """Delete and return the snapshots with these ids; none if one id is wrong. Their cuts can no longer be undone."""
     found = list({one.path: one for one in map(find, identities)}.values())
     for one in found:
         one.path.unlink(missing_ok=True)
@@ -129,7 +130,7 @@ def discard(identities: Sequence[str]) -> list[Snapshot]:
 
 
 def snapshots(session_id: str = "") -> list[Snapshot]:
-    """Return all snapshots, or those of one session, newest first."""
+    """Return the snapshots, of one session or of all, newest first."""
     below = _plain(session_id) if session_id else "*"
     found = [path for path in root().glob(f"{below}/*{_SUFFIX}") if _NAME.fullmatch(path.name.removesuffix(_SUFFIX))]
     return [_snapshot(path) for path in sorted(found, key=lambda path: path.name, reverse=True)]
@@ -148,7 +149,7 @@ def of_session(reference: str) -> list[Snapshot]:
 
 
 def find(identity: str) -> Snapshot:
-    """Return the snapshot with this id, or with this time if only one snapshot has it.
+    """Return the snapshot with this id ("SESSION/TIME"), or with this time if only one snapshot has it.
 
     Raises:
         Usage: The text is no snapshot id, or the time matches several snapshots.
@@ -173,7 +174,7 @@ def content(snapshot: Snapshot) -> Iterator[bytes]:
 
 
 def lines(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the lines of the transcript in a snapshot one by one, since a session may be larger than the memory."""
+    """Yield the lines of the transcript in a snapshot, one at a time because a session may exceed the memory."""
     with gzip.open(snapshot.path, "rb") as file:
         yield from (line.removesuffix(b"\n") for line in file)
 
@@ -182,7 +183,7 @@ def note(
     session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Log one change of a transcript, before it is made, since a snapshot without a log entry is useless.
+    """Log one change of the file `target` before it is made, so that an interrupted change can be finished or undone.
 
     Changes made together have the same `change`. For a cut, `more` has the ids that the caller named (`seed_ids`), all
     removed ids (`removed_ids`), kept calls that lose their results (`orphaned`), and the keys, valid in every copy, of
@@ -238,7 +239,7 @@ def _noted(line: bytes) -> NotedChange | None:
 
 
 def _like(default: object, said: object) -> Any:
-    """Return the value `said` of a log entry, converted to the type of its field's default."""
+    """Return the value `said` in a log entry with the type that its field's `default` has."""
     if isinstance(default, tuple):
         return tuple(map(str, list_in(said)))
     if isinstance(default, bool):
@@ -251,7 +252,7 @@ def _plain(session_id: str) -> str:
 
 
 def _free(folder: Path, now: datetime) -> Path:
-    """Return an unused path for a snapshot, also for a second snapshot in the same moment."""
+    """Return an unused path for a snapshot taken `now`, even if another one has the same time."""
     name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
     number = 1
     while (path := folder / f"{name}{f'-{number}' if number > 1 else ''}{_SUFFIX}").exists():

@@ -1,7 +1,7 @@
-"""Marks: keyed digests in the log of cuts, for titles that quote a removed prompt and for records without ids.
+"""Marks: keyed digests that stand for text in the log of cuts, which must not contain the removed text itself.
 
-When a prompt is cut, its mark shows which titles quote it, in the session and in copies with the same title. The key of
-the digests stays in smart-fork's folder, so that guessed words cannot be tested against the log alone.
+The mark of a removed prompt shows which titles quote it, in the session and in its copies; other marks name records
+without ids. The key stays in smart-fork's folder, so that guessed words cannot be tested against the log alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROMPT_CHARACTERS = 1 << 16
 
 
 def without_suffix(title: str) -> str:
-    """Return the title without a suffix such as "(Branch 2)": the title of the branch's parent."""
+    """Return the title without a suffix such as "(Branch 2)", and so the title of the session that was branched."""
     return _SUFFIX.sub("", title).strip()
 
 
@@ -33,18 +33,18 @@ def comparable_title(title: str) -> str:
 
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
-    """Return the mark (keyed digest) by which a title that quotes the prompt is found; empty for a program's prompt."""
+    """Return the mark (keyed digest) that a prompt shares with titles that quote it; empty for a program's prompt."""
     said = strip_boilerplate(prompt[:_PROMPT_CHARACTERS])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 
 def mark_of_title(title: object) -> tuple[str, ...]:
-    """Return the mark (keyed digest) that a title shares with the prompt which it quotes; empty without a title."""
+    """Return the mark (keyed digest) that a title shares with the prompt that it quotes; empty without a title."""
     return (_mark(without_suffix(title)),) if isinstance(title, str) and title.strip() else ()
 
 
 def marks(keys: Iterable[str]) -> set[str]:
-    """Return the keys that are marks of titles."""
+    """Return those of `keys` (see `TranscriptTurn.says`) that are marks of titles."""
     return {one for one in keys if one.startswith(_PREFIX)}
 
 
@@ -64,7 +64,7 @@ def mark(data: bytes) -> str:
 
 
 def keep_key() -> None:
-    """Save the key of the digests, so that marks made from now on can be compared later."""
+    """Save a key for the digests unless there is one, so that other processes make the same marks from now on."""
     with suppress(FileExistsError):
         write_new(private_dir(state_home()) / _FILE, [secrets.token_bytes(_BYTES)])
 

@@ -1,4 +1,4 @@
-"""A transcript for cuts (removals of turns), a `TranscriptTurn` for each line; and fields that cuts never change."""
+"""A transcript: a log, line by line, from which turns can be removed (a cut); and the fields that no cut changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LinePlace(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """The version of a file (its size, time and inode). Another version means that the file was changed."""
+    """The version of a file: its size, time and inode. They differ if the file was changed."""
 
     size: int
     mtime_ns: int
@@ -50,15 +50,15 @@ class FileVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """One line of a transcript. A line without an id is called ``line-N``.
+    """One line of a transcript. Its `id` is ``line-N`` if the line has none.
 
     * `aliases`: the ids of further records on the line.
-    * `links`: the ids that the line names, its parent first.
-    * `repeats`: the keys of lines that this bookkeeping line only repeats; it is removed with them.
-    * `says`: the keys by which other lines can repeat this line.
-    * `key`: a name of the record that is the same in all its copies.
-    * `inherited`: True if the line is in the file of a session that this one was forked from.
-    * `apart`: True if the line is inherited from an earlier file of the same session.
+    * `links`: the ids that the line names, its parent's first.
+    * `says`: names for the line's content, such as ``turn:ID`` and ``call:ID``.
+    * `repeats`: such names in the `says` of lines that this bookkeeping line only repeats: it is removed with them.
+    * `key`: a name of the record that is the same in all copies of the record.
+    * `inherited`: True if the line is not in the session's own file, but in the file that this one continues.
+    * `apart`: True if that file is an earlier file of the same session, not of the session that it was forked from.
     * `within`: True if the turn is part of another line, so that an edit of that line removes the turn.
     """
 
@@ -87,7 +87,7 @@ class TranscriptTurn:
 
     @property
     def is_line(self) -> bool:
-        """True if the turn is a line of the session's own file."""
+        """True if the turn is a whole line of the session's own file, which a cut can drop."""
         return not (self.inherited or self.within)
 
     @property
@@ -97,23 +97,23 @@ class TranscriptTurn:
 
     @property
     def raw(self) -> bytes:
-        """The line verbatim without its newline; read from the file again if it is not in memory."""
+        """The line verbatim, without its newline. It is read from the file if it is not in memory."""
         return next(self.raws((self,)))
 
     @property
     def place(self) -> LinePlace | None:
-        """The position of a line that is not kept in memory; `None` for others."""
+        """The position of the line in a file; `None` if the line is kept in memory instead."""
         return None if isinstance(self.kept, bytes) else self.kept
 
     @property
     def told_again(self) -> str:
-        """The id of the message that this turn repeats as an event for the screen; empty for other turns."""
+        """The id of the message that this bookkeeping line repeats, such as an event for the screen; else empty."""
         named = (key.removeprefix("turn:") for key in self.repeats if key.startswith("turn:"))
         return next(named, "") if self.role == "system" else ""
 
     @staticmethod
     def raws(turns: Iterable[TranscriptTurn]) -> Iterator[bytes]:
-        """Yield the verbatim lines of turns. Each file is opened once."""
+        """Yield the verbatim line of each turn, without its newline. Each file is opened once."""
         with ExitStack() as stack:
             files: dict[Path, IO[bytes]] = {}
             for turn in turns:
@@ -131,9 +131,9 @@ class TranscriptTurn:
 class Transcript:
     """A log from which turns can be removed. `composer_id` names one session of a file with several.
 
-    With `padded`, blanks replace the bytes of cut text, so that all other bytes keep their positions. `numbers` are the
-    message numbers of the turns, if known; several turns can have one number, and some have none. `conversation` is the
-    session, read from the same log, to which the numbers belong.
+    With `padded`, blanks replace the bytes of removed text, so that all other bytes keep their positions. `numbers` are
+    the turns' message numbers, if known; several turns can have one number, and some have none. `conversation` is the
+    session, read from the same log, whose messages they count.
     """
 
     #: The tool of an unknown agent.
@@ -153,7 +153,7 @@ class Transcript:
     @staticmethod
     @contextmanager
     def only_prompts_previewed() -> Iterator[None]:
-        """Within this context, load transcripts with previews of prompts only: masking all tool output is slow."""
+        """Within this context, load transcripts with previews of prompts only, because masking tool output is slow."""
         before = ALL_PREVIEWED.set(False)
         try:
             yield
@@ -173,7 +173,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True, order=True)
 class CutWarning(Value):
-    """A warning about something that a cut would break."""
+    """A warning that a cut (removal of turns) would break something at the turn `turn_id`."""
 
     turn_id: str
     reason: str
@@ -197,7 +197,7 @@ PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_fixed_field(name: str, value: object) -> bool:
-    """Return True for a field that is never searched or changed: ids, signatures, ``data`` (unless an object)."""
+    """Return True for a field that cuts never search or change: ids, signatures, and ``data`` that is no object."""
     return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
         "signature"
     )
