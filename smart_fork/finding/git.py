@@ -85,7 +85,7 @@ class Repository:
 
     @property
     def has_filters(self) -> bool:
-        """Return True if the configuration has filters for file contents, with which git is not run."""
+        """Return True if the repository's configuration has filters for file contents, which are switched off here."""
         return any(name.startswith("filter.") for name in self.environment.values())
 
     @property

@@ -260,9 +260,7 @@ class Query:
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:
-        """Return the texts to search with. If the question refers to the current branch, the first has the branch's
-        words too.
-        """
+        """Return the texts to search with. The first also has the branch's words, if the question means it."""
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
 

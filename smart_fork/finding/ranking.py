@@ -211,14 +211,12 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the `RIVALS` families with the most points from `leads`, the points of each family."""
+    """Return the `RIVALS` families (sessions with their forks) with the most points in `leads`, and these points."""
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """Return each session's score with points against it for the `rivals` (families with their points) except its own
-    family.
-    """
+    """Return each session's score, with points against it for all `rivals` (family → points) but its own family."""
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -228,9 +226,7 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def with_rivals(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return the score of a session of `family`, computed for other rivals: `before` maps the former families to
-    points.
-    """
+    """Return the score of a session of `family` against `rivals` instead of those `before` (families with points)."""
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
@@ -379,7 +375,10 @@ def exchange_parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> dict[int, PointParts]:  # fmt: skip
-    """Return the evidence, averaged over phrasings, for each exchange to fork after; see `fork_point`."""
+    """Return for each exchange the evidence, averaged over phrasings, that a fork should end with it.
+
+    Exchanges in `changing` change files. For the other parameters, see `fork_point`.
+    """
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
         of_exchange[place.exchange].append(place)

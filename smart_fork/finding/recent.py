@@ -265,10 +265,9 @@ MIN_SHARE = 0.6
 def deleted_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = ()
 ) -> tuple[DeletedPrompt, ...]:
-    """Return one prompt of each session that its agent deleted before smart-fork read it: agents keep prompts
-    elsewhere.
+    """Return one prompt, which an agent keeps elsewhere, of each session that was deleted before smart-fork read it.
 
-    Without `phrasings`, the newest prompts; with `phrasings`, those with most of their words, best first.
+    These are the newest prompts or, with `phrasings`, those with most words of a phrasing, best first.
     """
     found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
     for agent in agents:

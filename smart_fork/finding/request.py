@@ -38,7 +38,7 @@ def collection_of(agent: AgentName) -> str:
 
 
 def collections() -> dict[AgentName, str]:
-    """Map each agent to the name of the collection with its exports: see `collection_of`."""
+    """Map each agent to the name of the collection with its exports (sessions as Markdown) in a search program."""
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
@@ -117,7 +117,7 @@ class FindRequest:
 
     @classmethod
     def recall(cls, intent: str, *, here: bool = False) -> FindRequest:
-        """Return the request for the one session that probably knows, or with `here` for the calling session."""
+        """Return the request for the session that probably knows `intent`; with `here`, for the calling one."""
         return cls(intent, session=SELF) if here else cls(intent, limit=1, min_score=HINT_CHANCE)
 
     def about(self, where: str) -> FindRequest:
@@ -205,9 +205,7 @@ class RecentRequest:
 
 
 def current_project(path: str | None) -> Project:
-    """Return the project of the directory `path` (default: the working directory); raise `Usage` without such a
-    directory.
-    """
+    """Return the project of the directory `path` (default: the working directory); raise `Usage` if it is missing."""
     named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
     call_context.require(path or str(Path.cwd()), named, below=True)
     try:

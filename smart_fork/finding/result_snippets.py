@@ -108,7 +108,7 @@ def _best_sentence(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[i
 
 
 def _nearest_sentences(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Return the indexes (part, sentence) of the sentence of each passage that is nearest in meaning."""
+    """Return the place (part, sentence) of each passage's sentence with the largest `nearness` to the question."""
     candidates = [_sentences_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []

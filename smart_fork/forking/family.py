@@ -239,7 +239,7 @@ class Descendant:
 
     @classmethod
     def of(cls, kin: FamilyLog, copied: Collection[str] = ()) -> Self:
-        """Return the log `kin` as a descendant; `copied` are the ids of sessions with copied records."""
+        """Return the log `kin` as a descendant. Sessions with ids in `copied` have copied records; others got text."""
         return cls(kin.agent, kin.session_id, kin.path, kin.session_id not in copied)
 
 
@@ -442,7 +442,7 @@ def _holders(
 ) -> Iterator[Descendant]:
     """Yield the logs among `files` that contain one of the records `keys`, except the log `own`.
 
-    This finds copies with lost relations. `is_kin`: see `_holds`.
+    This finds copies with lost relations. With `is_kin`, the logs are of related sessions, and all of them are read.
     """
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():

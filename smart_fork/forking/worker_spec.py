@@ -112,7 +112,7 @@ class WorkerSpec:
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:
-        """Return a warning if the worker resumes a session of which its agent will load only a part."""
+        """Return a list with a warning if the agent will load only a part of the resumed session; else an empty one."""
         session = self.source if self.form == "resume" else None
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []

@@ -151,7 +151,7 @@ def output_of(event: Any) -> str:
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context that closes the file `note`, and first writes `late` to it if the service's answer came too late."""
+    """A context that closes the file `note`; it first writes `late` if the hook's time ended before the answer."""
 
     def __init__(self, note: int, late: bytes) -> None:
         self._note, self._late = note, late
