@@ -42,7 +42,7 @@ def by_code(
 ) -> tuple[Candidates, AskedCode]:
     """Return the sessions that wrote the code in a question, by their share of it, and the number of the code's lines.
 
-    With `by_words`, the results of a search by words, they get the scores of that search instead, or 0.
+    If the question has words too, sessions get the scores of `by_words` (the results for the words) instead, or 0.
     """
     there = Repository.open(query.directory, processes)
     lines = lines_of(there, query.directory, code)
@@ -319,7 +319,7 @@ def _edits_by_line_hash(
 def _possible_origins(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """Return the edits in `wrote` from before the line's commit, each after True if it changed the line's own file.
+    """Return (True if it changed the line's own file, edit) for the edits in `wrote` before the line's commit.
 
     If the commit's message names sessions (`named`), only their edits are returned.
     """

@@ -202,7 +202,7 @@ def _lines_of_commit(head: CodeLine, patch: bytes) -> list[CodeLine]:
 
 
 def _parse_commits(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
-    """Parse git's output in the format `_TOLD`. Yield each commit as a line without text, and its patch."""
+    """Parse git's output of commits with patches. Yield (a line without text that has the commit's facts, patch)."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
     for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
@@ -427,7 +427,7 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _pull_request_remote(there: Repository) -> tuple[str, str]:
-    """Return the name of a git remote, and its repository as ``gh`` names it; "origin" and "" if gh can know none."""
+    """Return the name of a git remote, and its repository as ``gh`` names it; "origin" and "" if gh knows none."""
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text
         if url and (found := _HOSTED.fullmatch(normalized(url, there.top))):

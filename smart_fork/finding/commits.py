@@ -186,7 +186,7 @@ def _lines_in_head(
 
 
 def _names_in_head(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
-    """Yield the name of each file in HEAD. `files` maps each old name to a commit that has it.
+    """Yield the present name, in HEAD, of each file. `files` maps each old name to a commit that has it.
 
     Renames are looked up until the time `until`, as `time.monotonic` counts it.
     """

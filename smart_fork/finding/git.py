@@ -122,7 +122,7 @@ class Repository:
         return done
 
     def changed_files(self, seconds: float) -> list[str]:
-        """Return the files with uncommitted changes, without new ones: git would walk through each folder."""
+        """Return the changed, uncommitted files. New files are left out: git would search each folder for them."""
         done = self.git(*_CHANGED, seconds=seconds)
         return done.paths if done.ok else []
 

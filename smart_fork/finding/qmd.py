@@ -200,10 +200,10 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Have qmd read all exports, and store `stamp` as read. First create the `missing` collections (one for each
-        agent).
+        """Have qmd read all exports, and store `stamp`, the time of the index's last change, to know what it has read.
 
-        Return False if content that was deleted from exports is left in qmd's index.
+        First create the `missing` collections (one for each agent). Return False if content that was deleted from
+        exports is left in qmd's index.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -422,7 +422,7 @@ def _quoted(said: str, characters: int) -> Masked:
 
 
 def _valid_score(result: Mapping[str, Any]) -> float | None:
-    """Return the score of a search result, cut to 0…1; `None` if it has no valid score."""
+    """Return the score of a search result, limited to 0…1; `None` if it has no valid score."""
     score = result.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
         return None

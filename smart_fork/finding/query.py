@@ -246,7 +246,7 @@ class Query:
 
     @property
     def to_server(self) -> Query:
-        """Return the query for a server, which needs results for all rivals."""
+        """Return the query for a server, with a higher limit: its results also lower other sessions' chances."""
         return replace(self, limit=max(self.limit, RIVALS))
 
     @property
@@ -394,7 +394,7 @@ def _weight(count: int, everything: int) -> float:
 def _counts_or_prefix_counts(
     terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
 ) -> Mapping[str, int]:
-    """Return the number of sessions with each term; if one or two terms have none, count words that begin like them."""
+    """Return the number of sessions with each term. If there are at most two and none has any, count their prefixes."""
     known = {term: counts[term] for term in terms}
     if len(known) > MAX_NAME_TERMS or any(known.values()):
         return known

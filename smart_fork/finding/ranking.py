@@ -211,7 +211,7 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the `RIVALS` families (sessions with their forks) with the most points in `leads`, and these points."""
+    """Return the few families (a session and its forks) with the most points in `leads`, with their points."""
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
@@ -262,7 +262,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
 
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
-    """Return the weight of one phrasing in the mean over all; by meaning, in the mean over the `embedded` ones."""
+    """Return a phrasing's weight in each mean: over all phrasings or, for evidence by meaning, the `embedded` ones."""
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
@@ -415,8 +415,8 @@ def exchange_parts(
 def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
     """Return why the agent's own fork lacks a passage: "compaction" or "gap"; empty if it has the passage.
 
-    The last compaction dropped the first `forgotten` turns, and with them an exchange that `ends` before. The agent
-    does not load turns before turn `gap` either.
+    The last compaction dropped the first `forgotten` turns, and so each exchange with its end (`ends`) before. The
+    agent does not load turns before turn `gap` either.
     """
     if ends is not None and ends < forgotten:
         return "compaction"

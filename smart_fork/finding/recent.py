@@ -248,7 +248,7 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Return files in log folders that hold no session, with reasons: `odd` ones, and logs that were read in vain."""
+    """Return files in log folders that hold no session, with reasons. Some only have a log's name, others are odd."""
     read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 

@@ -117,7 +117,7 @@ class FindRequest:
 
     @classmethod
     def recall(cls, intent: str, *, here: bool = False) -> FindRequest:
-        """Return the request for the session that probably knows `intent`; with `here`, for the calling one."""
+        """Return the request for the session that probably knows about `intent`; with `here`, the calling one."""
         return cls(intent, session=SELF) if here else cls(intent, limit=1, min_score=HINT_CHANCE)
 
     def about(self, where: str) -> FindRequest:
@@ -353,7 +353,7 @@ class SearchEngine(Protocol):
         Raises:
             EngineUnavailable: as `refresh`.
             IndexBusyError: another process has been updating the program's index for `patience` seconds.
-            ProgramFailed: words can be searched, meaning cannot.
+            ProgramFailed: the texts cannot be embedded, so that only words can be searched.
         """
 
     def erase(self) -> bool:

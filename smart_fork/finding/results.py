@@ -362,7 +362,7 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 
 def _is_unknown(store: Searchable, text: str) -> bool:
-    """Return True if sessions and model do not know half of a question's words, at least `_TELLING`."""
+    """Return True if at least two words of a question, and half of all, are in no session and unknown to the model."""
     from indexer import default_embedder
 
     words = [word for word in words_of(text) if word.isalpha()]

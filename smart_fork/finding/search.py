@@ -317,7 +317,7 @@ def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, as
 
 
 def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
-    """Return the only session in `rows`; raise `NotFound` unless there is exactly one with the id `wanted`."""
+    """Return the only session in `rows`, found by the id `wanted`; raise `NotFound` for none or several."""
     if len(rows) == 1:
         return rows[0]
     raise NotFound(

@@ -69,7 +69,7 @@ class HookEvent:
 class Hint(NamedTuple):
     """A line for a model about a past session, with the chance that it helps.
 
-    After a hint was given, no other one with its `key` is given.
+    A model gets no other hint with the same `key` in a session.
     """
 
     key: str

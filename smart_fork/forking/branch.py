@@ -262,7 +262,7 @@ def _end(
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
-    """Return the shell command that resumes a session from any directory. Pass the `session` if it is read already."""
+    """Return the shell command that resumes a session from any directory. A given `session` need not be read again."""
     asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home

@@ -271,7 +271,7 @@ class Chooser:
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
     def _correction(self) -> list[int]:
-        """Return the index of the exchange after the best one if it edits files: it often corrects the answer."""
+        """Return a list with the exchange after the best one if it edits files, since it often corrects the answer."""
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
@@ -288,7 +288,7 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """Return parts of the exchanges `places` to keep, `levels` of each exchange, most gain per token first."""
+        """Return the parts of the exchanges `places` to keep, at most `levels` of each, most gain per token first."""
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 

@@ -286,7 +286,7 @@ class _Comparison:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the commit at which the session began, as its log says, or the last later commit before its end."""
+        """Return the commit at which the session began, as its log says, or a newer one of HEAD from before its end."""
         commit, branch = self.then.commit, self.then.branch
         if not Repository.is_commit_hash(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
@@ -334,7 +334,7 @@ class _Comparison:
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, ChangedFile]:
-        """Return how the files `names` differ between `commit` and now, uncommitted changes included."""
+        """Return, by name, how the files `names` differ between `commit` and now, with their uncommitted changes."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
         found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}

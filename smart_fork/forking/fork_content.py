@@ -130,7 +130,7 @@ class IntentEvidence(NamedTuple):
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence in `session`; if the index cannot be searched, an `ExchangeEvidence` with the reason."""
+        """Return the evidence that `session` answers the intent; if the index cannot be searched, the reason."""
         try:
             return self.of(session)
         except IndexUnavailable as error:
@@ -216,7 +216,7 @@ def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence |
     ones.
 
     Raises:
-        Usage: the budget is `match`, and there is no intent; or see `within`.
+        Usage: the budget is `match`, and there is no intent; or the exchanges to keep or drop are invalid.
         NotFound: the budget is `match`, and nothing in the session answers.
     """
     if wanted.budget == Budget.MATCH and answers is None:
@@ -237,8 +237,8 @@ def content_of(
 ) -> ForkContent:
     """Return the content of a fork of one session, for `agent`.
 
-    The session's own agent can fork the whole session without a copy, unless the session is `borrowed` (stored in a
-    repository, so that the agent has no log of it).
+    A whole session needs no copy by smart-fork if its own agent can fork all of it. A `borrowed` session (stored in a
+    repository) needs one, because its agent has no log of it.
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
@@ -261,7 +261,7 @@ def content_of(
 def hand_over_to(
     agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
 ) -> tuple[ForkPoint | None, Handover | None]:
-    """Return the fork point (the last turn to copy) and, for an `agent` other than its own, the session as text.
+    """Return the fork point (the last turn to copy) and, for an `agent` other than the session's, its text.
 
     `point` is the requested fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
     """

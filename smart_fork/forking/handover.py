@@ -163,7 +163,7 @@ def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) ->
 
 
 def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
-    """Return the first message and as many of the last ones as fit into `room` tokens, shortened if too long."""
+    """Return the first message and as many of the last ones as fit into `room` tokens, each shortened if too long."""
     asked = _shortened(messages[0], room // 2)
     left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
     for one in reversed(messages[1:]):

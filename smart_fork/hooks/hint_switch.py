@@ -34,8 +34,7 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """Counts of recent hints (lines about past sessions) at edits or failures: given, ready too late for the hook,
-    followed.
+    """Counts of recent hints (lines about past sessions) at edits or failures: given, ready too late, and followed.
 
     A session follows a hint if it later passes the hinted session's id to a tool or a command.
     """

@@ -83,7 +83,7 @@ def limit() -> float:
 
 
 def age() -> float:
-    """Return the seconds since this process started, or the processor time that it has used if that is unknown."""
+    """Return the seconds since this process started; if they are unknown, the processor time that it has used."""
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
