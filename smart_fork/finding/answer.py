@@ -28,7 +28,7 @@ class TeamState(Value):
 
 @value
 class DeletedPrompt(Value):
-    """A prompt of a session that was deleted before smart-fork read it, and the number of its known `prompts`."""
+    """A prompt of a session deleted before smart-fork read it. `prompts` counts the session's known prompts."""
 
     session_id: str
     agent_type: AgentName

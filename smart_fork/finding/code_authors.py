@@ -73,7 +73,7 @@ def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mappi
 
 
 def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
-    """Return the cause of each change in `lines`: its commit, and the session that made it, if the query finds one."""
+    """Return the cause of each change in `lines`: its commit and, if known, the session that made it."""
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
     return [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]

@@ -248,7 +248,7 @@ def changes_in(patch: bytes) -> Iterator[PatchLine]:
 
 
 def touched_by(patch: bytes) -> Iterator[Range]:
-    """Yield each line that a patch removes, and the line above each line that it adds, as numbered before."""
+    """Yield the lines that a patch removes, and those above added lines, with their numbers before the patch."""
     for one in changes_in(patch):
         name, number = one.above if one.added else (one.name, one.number)
         if name and number:
@@ -427,7 +427,10 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _pull_request_remote(there: Repository) -> tuple[str, str]:
-    """Return the name of a git remote, and its repository as ``gh`` names it; "origin" and "" if gh knows none."""
+    """Return the name of a git remote, and the name of its repository for ``gh``.
+
+    If no remote has an address that gh can use, return "origin" and an empty text.
+    """
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text
         if url and (found := _HOSTED.fullmatch(normalized(url, there.top))):

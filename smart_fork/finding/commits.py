@@ -62,8 +62,7 @@ _Landed = tuple[CodeLine, int, int]
 def commits_of(
     rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
 ) -> tuple[dict[str, CommitsMade], bool]:
-    """Map each session's id to its commits. Also return True if all commits since the first session's beginning were
-    examined.
+    """Map each session's id to its commits. Also return True if all since the first session began were examined.
 
     Commits of all branches count, merges do not.
 

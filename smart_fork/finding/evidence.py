@@ -84,7 +84,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """Gather all evidence for ranking sessions: by the prepared words `wording` and by `vectors`, unless `None`."""
+    """Gather all evidence for ranking sessions: by the prepared words `wording` and by `vectors`, if given."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query)
     reached = _first_candidates(store, query, similarities, wording, own)
@@ -456,7 +456,7 @@ def _adds_nothing(store: Searchable, one: SessionRow, other: SessionRow, asked: 
     """Return True if session `one` has nothing that `other`, of its family (a session and its forks), lacks.
 
     Questions to smart-fork do not count, nor does a last prompt without consequences: one without an answer, or one
-    without an action that repeats a phrasing of the current question (`asked`).
+    that led to no action and repeats a phrasing of the current question (`asked`).
     """
     asked_last = one.until < one.last_activity
     if not asked_last and one.acted >= one.prompts - 1:

@@ -102,8 +102,7 @@ class Repository:
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
         seconds: float = SECONDS,
     ) -> Completed:  # fmt: skip
-        """Run git in the directory `within`, by default at the checkout's top, and return the result, whatever its
-        status.
+        """Run git in the directory `within`, by default the checkout's top. Return its result, also of a failure.
 
         `env` is added to the environment, and `given` is the standard input.
 

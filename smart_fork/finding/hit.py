@@ -183,8 +183,7 @@ class Hit(Value):
 
     @property
     def suggested_at(self) -> int | None:
-        """Return the message to fork after, if that loads far fewer tokens than a fork of the whole session; else
-        `None`.
+        """Return the message to fork after, if that saves many tokens of the whole session; otherwise `None`.
 
         If the session wrote the asked code, or its agent's own fork lacks the match, return the match's last message.
         """

@@ -92,7 +92,10 @@ class Refreshed(NamedTuple):
     unread: Sequence[LogFile] = ()
 
     def new(self, store: Store, query: Query) -> int:
-        """Return the number of unread logs, not in the index, of the question's agents and perhaps its project."""
+        """Return the number of unread logs that the index lacks and that may matter for the question.
+
+        These are logs of the question's agents that may belong to its project.
+        """
         root = query.scope.project.root if query.scope.project else ""
         agents = {one.agent for one in self.unread}.intersection(query.agents)
         here = {name: READERS[name].place_of(root) if root else "" for name in agents}

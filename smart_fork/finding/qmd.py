@@ -60,8 +60,7 @@ def without_steering(text: str) -> str:
 
 
 def results_in(printed: str) -> list[dict[str, Any]]:
-    """Parse the results in qmd's output: a list, ``{"results": […]}``, one object, or one object a line. Ignore other
-    text.
+    """Parse the results in qmd's output, ignoring other text: a list, ``{"results": […]}``, or objects, one a line.
 
     Raises:
         NotJson: the output has no readable results, for instance because it was cut off.

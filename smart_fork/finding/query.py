@@ -95,8 +95,7 @@ def plain(intent: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words of a question to search for: in order, each once, in lower case, without stop words if others
-    are left.
+    """Return the words of a question to search for: each once, in order, in lower case, without stop words if possible.
 
     A pull request's address and number are left out: they would find every other pull request.
     """
@@ -198,8 +197,7 @@ SENTENCE_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, `changes`, or a `pull`
-    request.
+    """The code that a question is about: `lines` (PATH:FIRST-LAST), `files`, a `commit`, `changes`, a `pull` request.
 
     `changes` is the text of a patch, or True for the uncommitted changes.
     """
@@ -266,8 +264,7 @@ class Query:
 
     @cached_property
     def embedded(self) -> tuple[int, ...]:
-        """Return the indexes of the phrasings that are also compared by meaning: the first, and the shortest other
-        sentence.
+        """Return the indexes of the phrasings to compare by meaning too: the first, and the shortest other sentence.
 
         One embedding takes most of a question's time. A second one helps if the model does not know the language of the
         first. For a question about one session, all phrasings are embedded.
@@ -336,8 +333,7 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """Return, for each phrasing, the share (0…1) of its words in each of its best rows of an index table, at most
-        `most` rows.
+        """Return, for each phrasing, the share (0…1) of its words in each of its `most` best rows of an index table.
 
         Rare words weigh more. `scores` are each phrasing's scores by row.
         """
@@ -347,8 +343,7 @@ class QueryWords:
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
-        """Return how much each session worked on the names of files and code in each phrasing, and how strange these
-        names are.
+        """Return how much each session worked on the question's names of files and code, and how strange they are.
 
         The first value maps sessions to shares (0…1) for each phrasing, and at last for the files being worked on. The
         second value (0…1) is high if sessions worked on few of the first phrasing's names. Rare names weigh more.

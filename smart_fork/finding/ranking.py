@@ -132,7 +132,7 @@ class Phrased:
 
 
 class Score(NamedTuple):
-    """The points for a session by kind of evidence, and the points `against` it. Rivals raise the latter: see `share`.
+    """The points for a session by kind of evidence, and the points `against` it, which rival sessions raise.
 
     `speaking` is the evidence from each phrasing, `worth` the points for a value of 1, `shares` the weight of one
     phrasing in the mean over all phrasings.

@@ -340,8 +340,7 @@ class SearchEngine(Protocol):
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have the program read the exports, unless it has read them after the index's last change, which was at
-        `stamp`.
+        """Have the program read the exports, unless it did so since the index's last change, at the time `stamp`.
 
         Raises:
             EngineUnavailable: the program is missing, or cannot be made to know the exports.

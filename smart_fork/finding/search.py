@@ -234,8 +234,7 @@ SUREST = 1e-3
 def reranked(
     rerank: Rerank, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]
 ) -> tuple[list[tuple[int, float]], str]:
-    """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in, and an empty
-    text.
+    """Return `ranked` (pairs of session and score) ordered and scored with the reranker too, and an empty text.
 
     `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged, and the reason.
     """

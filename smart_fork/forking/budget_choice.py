@@ -220,8 +220,7 @@ class Chooser:
     def _with_commands(
         self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, read_only: bool
     ) -> KeptTurns:
-        """Return `choice` with the shortest shell commands of the exchange `place` that fit into `room` tokens in
-        total.
+        """Return `choice` with the shortest shell commands of exchange `place` that fit into `room` tokens in total.
 
         With `read_only`, add steps that only read files too. Turns in `gone`, of exchanges to drop, are never added.
         """

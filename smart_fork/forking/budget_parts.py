@@ -293,8 +293,7 @@ class Dependencies:
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """Return the turns with the exchange's prompt, answer, edits and decisions, and the earlier turns that these
-        need.
+        """Return the turns with the exchange's prompt, answer, edits and decisions, and earlier turns that these need.
 
         Decisions are a person's answers to tool calls. With `last`, only so many of the last edits and decisions count.
         """

@@ -153,7 +153,10 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, ChangedFile]:
-        """Return the files `gone` in `after` (empty: git's index) that were renamed since `before`, by old name."""
+        """Return the files `gone` that git finds renamed between two commits, by old name.
+
+        The commit `before` has these files, the commit `after` (or git's index, if `after` is empty) has not.
+        """
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
         ends = ("--end-of-options", before, *((after,) if after else ()))

@@ -261,7 +261,7 @@ def content_of(
 def hand_over_to(
     agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
 ) -> tuple[ForkPoint | None, Handover | None]:
-    """Return the fork point (the last turn to copy) and, for an `agent` other than the session's, its text.
+    """Return the fork point (the last turn to copy) and, if `agent` is not the session's own, the session's text.
 
     `point` is the requested fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
     """
@@ -313,8 +313,7 @@ def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class ForkContent:
-    """The content of a fork: turns up to `point` or those of `excerpt`, and the kept turns of `others` (merged
-    sessions).
+    """The content of a fork: turns up to `point` or those of `excerpt`, and kept turns of merged sessions (`others`).
 
     `asked` is the fork point that the user requested, `leaves` the fork point without the budget. `handover` is the
     text for another agent, if one continues the session. `selected` has the budget's choice for each session.

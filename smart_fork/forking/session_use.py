@@ -225,7 +225,7 @@ def _started(pid: int | None) -> str:
 
 
 def _holder_of_file(log: Path) -> str:
-    """Return a text that names another process with the log open for writing; empty if there is none, or off Linux."""
+    """Return a text that names another process with the log open for writing; empty without one, or not on Linux."""
     with suppress(OSError):
         wanted = log.stat()
         for pid, link in _opened_by_others():
