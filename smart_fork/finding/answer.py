@@ -18,9 +18,7 @@ Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
 @value
 class TeamState(Value):
-    """The team's server and project, and how many sessions it searched. `by_words_only` counts those without
-    embeddings.
-    """
+    """The team's server and project, and how many sessions it searched; `by_words_only` of them lack embeddings."""
 
     server: str
     project: str
@@ -30,9 +28,7 @@ class TeamState(Value):
 
 @value
 class DeletedPrompt(Value):
-    """A prompt of a session that its agent deleted before smart-fork read it. `prompts` counts the known prompts of
-    that session.
-    """
+    """A prompt of a session deleted before smart-fork read it. `prompts` counts the session's known prompts."""
 
     session_id: str
     agent_type: AgentName
@@ -103,9 +99,7 @@ class Fix(Value):
 
 @value
 class Fixes(Value):
-    """Fixes of an error, likeliest first. The error has `lines` lines. `met` counts the sessions that printed such a
-    line.
-    """
+    """Fixes of an error of `lines` lines, likeliest first. `met` counts the sessions that printed such a line."""
 
     notice: str
     count: int

@@ -42,7 +42,7 @@ def by_code(
 ) -> tuple[Candidates, AskedCode]:
     """Return the sessions that wrote the code in a question, by their share of it, and the number of the code's lines.
 
-    With `by_words`, the results of a search by words, they get the scores of that search instead, or 0.
+    If the question has words too, sessions get the scores of `by_words` (the results for the words) instead, or 0.
     """
     there = Repository.open(query.directory, processes)
     lines = lines_of(there, query.directory, code)
@@ -73,9 +73,7 @@ def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mappi
 
 
 def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
-    """Return the cause of each change in `lines`: its commit, and the session in the query's scope that made it, if
-    any.
-    """
+    """Return the cause of each change in `lines`: its commit and, if known, the session that made it."""
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
     return [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]
@@ -182,8 +180,8 @@ def writers_of(
 ) -> list[LineWriter | None]:  # fmt: skip
     """Return for each line the session in `scope` that wrote it, or `None`.
 
-    `named` maps commits to the sessions that their messages name; without it, the messages are read. `sure`: see
-    `writers`.
+    `named` maps commits to the sessions that their messages name; without it, the messages are read. With `sure`, a
+    line that sessions wrote after more than one prompt has no writer.
     """
     edits = _without_copied_edits(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
     if named is None:
@@ -201,7 +199,10 @@ def named_in(commits: Collection[str], store: Store, scope: Scope, there: Reposi
 
 
 def _without_copied_edits(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
-    """Remove edits that a fork's log copied. Without a named parent, they belong to the session that ended first."""
+    """Return `edits` (by session row) without those that a fork's log copied from another session.
+
+    Of several sessions with the same edit, a named parent keeps it; without one, the session that ended first.
+    """
     holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for session, several in edits.items():
         for edit in several:
@@ -288,7 +289,10 @@ def writers(
 def _only_named_writer(
     line: CodeLine, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
 ) -> LineWriter | None:
-    """Return the only session that the line's commit names, with its last edit of the file before the commit."""
+    """Return the session that the line's commit names, with its last edit of the file before the commit.
+
+    Return `None` if the commit names no session or several, or if the session did not edit the file.
+    """
     rows = set(named.get(line.commit, ()))
     if len(rows) != 1:
         return None
@@ -315,7 +319,7 @@ def _edits_by_line_hash(
 def _possible_origins(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """Return the edits in `wrote` before the line's commit, each with True if it changed the line's own file.
+    """Return (True if it changed the line's own file, edit) for the edits in `wrote` before the line's commit.
 
     If the commit's message names sessions (`named`), only their edits are returned.
     """

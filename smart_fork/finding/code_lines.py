@@ -150,7 +150,7 @@ def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
 
 
 def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return lines that past commits, newest first, added where `lines` are now, also under a file's former name."""
+    """Return the lines that past commits added in the places of `lines`, newest commit first, also before renames."""
     places: dict[tuple[str, str], list[int]] = {}
     for line in lines:
         if line.commit:
@@ -169,10 +169,9 @@ def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
 
 
 def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine], int]:
-    """Return the lines that a file's `most` newest commits added, and the number of older commits. Renames are
-    followed.
+    """Return the lines that the `most` newest commits of a file added, and the number of older commits.
 
-    Uncommitted lines come first. A commit that only removes lines is one line without text.
+    Renames are followed. Uncommitted lines come first. A commit that only removes lines is one line without text.
 
     Raises:
         NotFound: no commit has this file.
@@ -203,7 +202,7 @@ def _lines_of_commit(head: CodeLine, patch: bytes) -> list[CodeLine]:
 
 
 def _parse_commits(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
-    """Parse git's output in the format `_TOLD`. Yield each commit as a line without text, and its patch."""
+    """Parse git's output of commits with patches. Yield (a line without text that has the commit's facts, patch)."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
     for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
@@ -249,9 +248,7 @@ def changes_in(patch: bytes) -> Iterator[PatchLine]:
 
 
 def touched_by(patch: bytes) -> Iterator[Range]:
-    """Yield the lines that a patch changes or removes, and the line above each added line, as numbered before the
-    patch.
-    """
+    """Yield the lines that a patch removes, and those above added lines, with their numbers before the patch."""
     for one in changes_in(patch):
         name, number = one.above if one.added else (one.name, one.number)
         if name and number:
@@ -325,7 +322,7 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
 
 
 def range_of(there: Repository, folder: Path, said: str) -> Range:
-    """Return the range of lines that `said` names, PATH:FIRST-LAST relative to `folder`."""
+    """Return the range that `said` names: PATH:LINE or PATH:FIRST-LAST, with a path relative to `folder`."""
     name, first, last = parsed(said)
     return Range(name_of(there, folder, name), first, last)
 
@@ -335,7 +332,7 @@ def changed_lines(
 ) -> tuple[Repository, Sequence[CodeLine], int]:
     """Return the repository, the lines that the newest changes of `where` added, and the number of older changes.
 
-    `where` is ``PATH:FIRST-LAST`` or the path of a whole file, relative to `folder`. `limit` is for whole files.
+    `where` is ``PATH:FIRST-LAST`` or a file, relative to `folder`. `limit` is the number of changes for a whole file.
     """
     there = Repository.open(folder, processes)
     if names_lines(where):
@@ -354,7 +351,7 @@ def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
 
 
 def name_of(there: Repository, folder: Path, given: str) -> str:
-    """Return the path `given`, relative to `folder`, as git names it: relative to the top of the repository.
+    """Return the file `given` (a path relative to `folder`) as git names it: its path from the repository's top.
 
     Raises:
         Usage: the path is outside the repository.
@@ -430,7 +427,10 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _pull_request_remote(there: Repository) -> tuple[str, str]:
-    """Return a git remote and the name of its repository for ``gh``, which is empty without a known host."""
+    """Return the name of a git remote, and the name of its repository for ``gh``.
+
+    If no remote has an address that gh can use, return "origin" and an empty text.
+    """
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text
         if url and (found := _HOSTED.fullmatch(normalized(url, there.top))):

@@ -62,8 +62,7 @@ _Landed = tuple[CodeLine, int, int]
 def commits_of(
     rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
 ) -> tuple[dict[str, CommitsMade], bool]:
-    """Map each session's id to its commits. Also return True if all commits since the first session's beginning were
-    examined.
+    """Map each session's id to its commits. Also return True if all since the first session began were examined.
 
     Commits of all branches count, merges do not.
 
@@ -105,7 +104,10 @@ def commits_of(
 
 
 def _ancestry(there: Repository) -> Callable[[str, str], bool]:
-    """Return a function that says if a commit is in the history of another; True after `MAX_PAIRS` questions to git."""
+    """Return a function that says if a commit is in the history of another one.
+
+    It asks git for at most `MAX_PAIRS` pairs of commits; of other pairs, it says True.
+    """
     known: dict[tuple[str, str], bool] = {}
 
     def is_before(before: str, after: str) -> bool:
@@ -183,9 +185,9 @@ def _lines_in_head(
 
 
 def _names_in_head(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
-    """Yield the name of each file in HEAD. `files` maps each old name to a commit that has it.
+    """Yield the present name, in HEAD, of each file. `files` maps each old name to a commit that has it.
 
-    Renames are looked up until `until`, a value of `time.monotonic`.
+    Renames are looked up until the time `until`, as `time.monotonic` counts it.
     """
     renamed: dict[tuple[str, str], str] = {}
     for commit in dict.fromkeys(files.values()):
@@ -228,7 +230,10 @@ def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) ->
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
 ) -> tuple[Mapping[str, CommitsMade], bool]:
-    """Return what `commits_of` returns, for the indexed ones of these sessions in the repository of `directory`."""
+    """Map the ids of indexed sessions to their commits, in the repository of `directory`.
+
+    Also return True if all commits since the first session's beginning were examined.
+    """
     folder = Path(WorkDirectory(directory).now)
     there = Repository.open(folder, processes)
     with opened() as store:
@@ -314,7 +319,7 @@ def _since(began: str) -> str:
 def _sessions_of_commits(
     names: Sequence[str], store: Store, scope: Scope, there: Repository
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield the sessions (row numbers) that made the commits `names`, each with the commit and its message."""
+    """Yield (row number of a session, commit, message) for the sessions that made the commits `names`."""
     lines, named = committed(there, names), named_in(names, store, scope, there)
     rows = {commit: set(sessions) for commit, sessions in named.items()}
     made = zip(lines, writers_of(lines, store, scope, there, named=named), strict=True)

@@ -74,8 +74,7 @@ class Conversation(Value):
     read_on: Mapping[str, int | None] = spread(next_at=int | None)
 
     def as_markdown(self) -> Iterator[tuple[str, str]]:
-        """Yield the texts of the conversation in Markdown, each with its speaker's role; facts and headings have an
-        empty role.
+        """Yield (Markdown text, its speaker's role) for each part of the conversation. Facts and headings have no role.
 
         Lines of a message that look like a message's heading are escaped.
         """

@@ -46,8 +46,7 @@ class Signs(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The place in a session after which an error no longer occurred: a turn, and its exchange (a prompt with its
-    answer).
+    """The place in a session after which an error no longer occurred: a turn, and its `exchange` (prompt and answer).
 
     `by` has the actions that ended the error. `signs` is the evidence that they help again.
     """

@@ -84,7 +84,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """Gather evidence as `gather` does, by the words of `wording`; without it, only by `vectors`."""
+    """Gather all evidence for ranking sessions: by the prepared words `wording` and by `vectors`, if given."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query)
     reached = _first_candidates(store, query, similarities, wording, own)
@@ -153,7 +153,7 @@ def _first_candidates(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
 ) -> _FirstCandidates:  # fmt: skip
-    """Find the first candidates of a search, `room` times as many as usual, without the caller's passages `own`."""
+    """Find a search's first candidates, `room` times as many as usual, without the caller's passages `own`."""
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
@@ -344,9 +344,7 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
-    """Return the passages to embed first for a question: its best matches by words, and the first passages of the best
-    sessions.
-    """
+    """Return the passages to embed first: a question's best matches by words, and the best sessions' beginnings."""
     words = QueryWords(store, query)
     begin: list[int] = []
     for row in words.matches("sessions", FOUND_SESSIONS).rows:
@@ -455,9 +453,10 @@ def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Seq
 
 
 def _adds_nothing(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
-    """Return True if `one` adds nothing to `other` but questions to smart-fork, or a last prompt without consequences.
+    """Return True if session `one` has nothing that `other`, of its family (a session and its forks), lacks.
 
-    Such a prompt has no answer, or repeats a phrasing in `asked` and led to no action.
+    Questions to smart-fork do not count, nor does a last prompt without consequences: one without an answer, or one
+    that led to no action and repeats a phrasing of the current question (`asked`).
     """
     asked_last = one.until < one.last_activity
     if not asked_last and one.acted >= one.prompts - 1:

@@ -167,9 +167,7 @@ def own_cached_until(path: str, cache: Cache) -> str:
 
 
 def cached_until(cache: Cache) -> str:
-    """Return when the model's cache of a session expires; empty if the log does not say, or if its time is in the
-    future.
-    """
+    """Return when the model's cache of a session expires; empty if unknown, or if its last use is in the future."""
     if not cache.seconds or age_of(cache.used) is None:
         return ""
     until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)

@@ -85,7 +85,7 @@ class Repository:
 
     @property
     def has_filters(self) -> bool:
-        """Return True if the configuration has filters for file contents, with which git is not run."""
+        """Return True if the repository's configuration has filters for file contents, which are switched off here."""
         return any(name.startswith("filter.") for name in self.environment.values())
 
     @property
@@ -102,8 +102,7 @@ class Repository:
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
         seconds: float = SECONDS,
     ) -> Completed:  # fmt: skip
-        """Run git in the directory `within`, by default at the checkout's top, and return the result, whatever its
-        status.
+        """Run git in the directory `within`, by default the checkout's top. Return its result, also of a failure.
 
         `env` is added to the environment, and `given` is the standard input.
 
@@ -122,7 +121,7 @@ class Repository:
         return done
 
     def changed_files(self, seconds: float) -> list[str]:
-        """Return the files with uncommitted changes, without new ones: git would walk through each folder."""
+        """Return the changed, uncommitted files. New files are left out: git would search each folder for them."""
         done = self.git(*_CHANGED, seconds=seconds)
         return done.paths if done.ok else []
 

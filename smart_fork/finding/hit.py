@@ -59,9 +59,7 @@ class WroteLines(Value):
 
 @value
 class Lineage(Value):
-    """The relatives of a session: its parent, its forks, and the other members of its family (an original and all its
-    forks).
-    """
+    """The relatives of a session: its parent, its forks, and others of its family (an original and all its forks)."""
 
     parent: str | None = None
     forks: tuple[str, ...] = ()
@@ -185,8 +183,7 @@ class Hit(Value):
 
     @property
     def suggested_at(self) -> int | None:
-        """Return the message to fork after, if that loads far fewer tokens than a fork of the whole session; else
-        `None`.
+        """Return the message to fork after, if that saves many tokens of the whole session; otherwise `None`.
 
         If the session wrote the asked code, or its agent's own fork lacks the match, return the match's last message.
         """
@@ -205,7 +202,7 @@ class Hit(Value):
 
     @property
     def within_budget(self) -> int:
-        """Return about the tokens that a fork within the suggested budget loads, with the agent's instructions."""
+        """Return about how many tokens a fork within the suggested budget loads, instructions included."""
         return self.BUDGET_TOKENS + self.price.instructions
 
     def suggested_fork(self, name: str = "") -> str:

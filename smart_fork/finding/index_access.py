@@ -16,7 +16,10 @@ from smart_fork.errors import IndexUnavailable, advice
 
 
 class _OfThread(threading.local):
-    """The open index of one thread: `store` during a use, `between` (with its file's inode) until the next use."""
+    """The index that a thread has open: `store` inside a block of `opened`, `between` after it.
+
+    `between` also has the inode of the index's file, to notice a replacement. `held` closes the index.
+    """
 
     store: Store | None = None
     between: tuple[Store, int] | None = None

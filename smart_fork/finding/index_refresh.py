@@ -92,8 +92,9 @@ class Refreshed(NamedTuple):
     unread: Sequence[LogFile] = ()
 
     def new(self, store: Store, query: Query) -> int:
-        """Return the number of unread logs that are not in the index and may belong to the question's project and
-        agents.
+        """Return the number of unread logs that the index lacks and that may matter for the question.
+
+        These are logs of the question's agents that may belong to its project.
         """
         root = query.scope.project.root if query.scope.project else ""
         agents = {one.agent for one in self.unread}.intersection(query.agents)
@@ -319,9 +320,7 @@ def seconds_left(store: Store, counts: Counts, rate: float) -> float:
 
 
 def index_in_background(project: Project | None) -> None:
-    """Start ``smart-fork index run`` as a detached process that indexes `project` first, unless another process
-    indexes.
-    """
+    """Start ``smart-fork index run`` detached, with `project` first. It ends if another process is indexing."""
     argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
     argv += [f"--project={project.root}"] if project else []
     try:

@@ -118,9 +118,7 @@ class ProjectIndex:
         return self._store
 
     def scope(self, asked: FindRequest) -> Scope:
-        """Return the scope of a request (the sessions to search): those of the project and the agents, with the tag if
-        given.
-        """
+        """Return the scope of a request (the sessions to search), by project, agents, and the tag, if given."""
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope

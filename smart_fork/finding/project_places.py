@@ -59,9 +59,7 @@ log = logging.getLogger(__name__)
 
 @value
 class ProjectPlace(Value):
-    """A further directory of a project. `why` names the evidence for it: worktree, reflog, remote, clone, commits or
-    adopted.
-    """
+    """A further directory of a project. `why` is worktree, reflog, remote, clone, commits or adopted."""
 
     directory: str
     why: str
@@ -86,9 +84,7 @@ ROOTS_SECONDS = 20.0
 
 
 def note(directories: Iterable[str], processes: Processes | None = None) -> None:
-    """Store the facts about the repositories of these directories, so that they are recognized after a move. Skip
-    failures.
-    """
+    """Store facts about the repositories of `directories`, to recognize them after a move. Skip failures."""
     tops = {top for one in directories if one and (top := top_of(Path(one)))}
     for top in sorted(tops):
         try:

@@ -60,8 +60,7 @@ def without_steering(text: str) -> str:
 
 
 def results_in(printed: str) -> list[dict[str, Any]]:
-    """Parse the results in qmd's output: a list, ``{"results": […]}``, one object, or one object a line. Ignore other
-    text.
+    """Parse the results in qmd's output, ignoring other text: a list, ``{"results": […]}``, or objects, one a line.
 
     Raises:
         NotJson: the output has no readable results, for instance because it was cut off.
@@ -200,10 +199,10 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Have qmd read all exports, and store `stamp` as read. First create the `missing` collections (one for each
-        agent).
+        """Have qmd read all exports, and store `stamp`, the time of the index's last change, to know what it has read.
 
-        Return False if content that was deleted from exports is left in qmd's index.
+        First create the `missing` collections (one for each agent). Return False if content that was deleted from
+        exports is left in qmd's index.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -422,7 +421,7 @@ def _quoted(said: str, characters: int) -> Masked:
 
 
 def _valid_score(result: Mapping[str, Any]) -> float | None:
-    """Return the score of a search result, cut to 0…1; `None` if it has no valid score."""
+    """Return the score of a search result, limited to 0…1; `None` if it has no valid score."""
     score = result.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
         return None

@@ -95,8 +95,7 @@ def plain(intent: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words of a question to search for: in order, each once, in lower case, without stop words if others
-    are left.
+    """Return the words of a question to search for: each once, in order, in lower case, without stop words if possible.
 
     A pull request's address and number are left out: they would find every other pull request.
     """
@@ -198,8 +197,7 @@ SENTENCE_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, `changes`, or a `pull`
-    request.
+    """The code that a question is about: `lines` (PATH:FIRST-LAST), `files`, a `commit`, `changes`, a `pull` request.
 
     `changes` is the text of a patch, or True for the uncommitted changes.
     """
@@ -246,7 +244,7 @@ class Query:
 
     @property
     def to_server(self) -> Query:
-        """Return the query for a server, which needs results for all rivals."""
+        """Return the query for a server, with a higher limit: its results also lower other sessions' chances."""
         return replace(self, limit=max(self.limit, RIVALS))
 
     @property
@@ -260,16 +258,13 @@ class Query:
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:
-        """Return the texts to search with. If the question refers to the current branch, the first has the branch's
-        words too.
-        """
+        """Return the texts to search with. The first also has the branch's words, if the question means it."""
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
 
     @cached_property
     def embedded(self) -> tuple[int, ...]:
-        """Return the indexes of the phrasings that are also compared by meaning: the first, and the shortest other
-        sentence.
+        """Return the indexes of the phrasings to compare by meaning too: the first, and the shortest other sentence.
 
         One embedding takes most of a question's time. A second one helps if the model does not know the language of the
         first. For a question about one session, all phrasings are embedded.
@@ -338,8 +333,7 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """Return, for each phrasing, the share (0…1) of its words in each of its best rows of an index table, at most
-        `most` rows.
+        """Return, for each phrasing, the share (0…1) of its words in each of its `most` best rows of an index table.
 
         Rare words weigh more. `scores` are each phrasing's scores by row.
         """
@@ -349,8 +343,7 @@ class QueryWords:
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
-        """Return how much each session worked on the names of files and code in each phrasing, and how strange these
-        names are.
+        """Return how much each session worked on the question's names of files and code, and how strange they are.
 
         The first value maps sessions to shares (0…1) for each phrasing, and at last for the files being worked on. The
         second value (0…1) is high if sessions worked on few of the first phrasing's names. Rare names weigh more.
@@ -396,7 +389,7 @@ def _weight(count: int, everything: int) -> float:
 def _counts_or_prefix_counts(
     terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
 ) -> Mapping[str, int]:
-    """Return the number of sessions with each term; if one or two terms have none, count words that begin like them."""
+    """Return the number of sessions with each term. If there are at most two and none has any, count their prefixes."""
     known = {term: counts[term] for term in terms}
     if len(known) > MAX_NAME_TERMS or any(known.values()):
         return known

@@ -132,7 +132,7 @@ class Phrased:
 
 
 class Score(NamedTuple):
-    """The points for a session by kind of evidence, and the points `against` it. Rivals raise the latter: see `share`.
+    """The points for a session by kind of evidence, and the points `against` it, which rival sessions raise.
 
     `speaking` is the evidence from each phrasing, `worth` the points for a value of 1, `shares` the weight of one
     phrasing in the mean over all phrasings.
@@ -211,14 +211,12 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the `RIVALS` families with the most points from `leads`, the points of each family."""
+    """Return the few families (a session and its forks) with the most points in `leads`, with their points."""
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """Return each session's score with points against it for the `rivals` (families with their points) except its own
-    family.
-    """
+    """Return each session's score, with points against it for all `rivals` (family → points) but its own family."""
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -228,9 +226,7 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def with_rivals(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return the score of a session of `family`, computed for other rivals: `before` maps the former families to
-    points.
-    """
+    """Return the score of a session of `family` against `rivals` instead of those `before` (families with points)."""
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
@@ -266,7 +262,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
 
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
-    """Return the weight of one phrasing in the mean over all; by meaning, in the mean over the `embedded` ones."""
+    """Return a phrasing's weight in each mean: over all phrasings or, for evidence by meaning, the `embedded` ones."""
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
@@ -379,7 +375,10 @@ def exchange_parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> dict[int, PointParts]:  # fmt: skip
-    """Return the evidence, averaged over phrasings, for each exchange to fork after; see `fork_point`."""
+    """Return for each exchange the evidence, averaged over phrasings, that a fork should end with it.
+
+    Exchanges in `changing` change files. For the other parameters, see `fork_point`.
+    """
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
         of_exchange[place.exchange].append(place)
@@ -416,8 +415,8 @@ def exchange_parts(
 def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
     """Return why the agent's own fork lacks a passage: "compaction" or "gap"; empty if it has the passage.
 
-    The last compaction dropped the first `forgotten` turns, and with them an exchange that `ends` before. The agent
-    does not load turns before turn `gap` either.
+    The last compaction dropped the first `forgotten` turns, and so each exchange with its end (`ends`) before. The
+    agent does not load turns before turn `gap` either.
     """
     if ends is not None and ends < forgotten:
         return "compaction"

@@ -248,7 +248,10 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Return files in log folders that hold no session, with reasons: `odd` ones, and logs that were read in vain."""
+    """Return files in log folders that hold no session, with reasons.
+
+    `odd` finds some of them by their names; the index knows the others, which were read in vain.
+    """
     read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
@@ -265,10 +268,9 @@ MIN_SHARE = 0.6
 def deleted_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = ()
 ) -> tuple[DeletedPrompt, ...]:
-    """Return one prompt of each session that its agent deleted before smart-fork read it: agents keep prompts
-    elsewhere.
+    """Return one prompt, as its agent keeps it, of each session that was deleted before smart-fork read it.
 
-    Without `phrasings`, the newest prompts; with `phrasings`, those with most of their words, best first.
+    These are the newest prompts or, with `phrasings`, those with most words of a phrasing, best first.
     """
     found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
     for agent in agents:

@@ -142,7 +142,7 @@ class MergedCandidates:
 def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
     """Compute final scores for local and remote sessions together, and keep one of each family (session and forks).
 
-    A local session is kept before a remote one, unless that has more turns and a higher score.
+    A local session is kept before a remote one, unless the remote one has more turns and a higher score.
     """
     kept: dict[str, RemoteSession] = {}
     also: dict[str, Origin] = {}

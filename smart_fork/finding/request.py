@@ -38,7 +38,7 @@ def collection_of(agent: AgentName) -> str:
 
 
 def collections() -> dict[AgentName, str]:
-    """Map each agent to the name of the collection with its exports: see `collection_of`."""
+    """Map each agent to the name of the collection with its exports (sessions as Markdown) in a search program."""
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
@@ -117,7 +117,7 @@ class FindRequest:
 
     @classmethod
     def recall(cls, intent: str, *, here: bool = False) -> FindRequest:
-        """Return the request for the one session that probably knows, or with `here` for the calling session."""
+        """Return the request for the session that probably knows about `intent`; with `here`, the calling one."""
         return cls(intent, session=SELF) if here else cls(intent, limit=1, min_score=HINT_CHANCE)
 
     def about(self, where: str) -> FindRequest:
@@ -205,9 +205,7 @@ class RecentRequest:
 
 
 def current_project(path: str | None) -> Project:
-    """Return the project of the directory `path` (default: the working directory); raise `Usage` without such a
-    directory.
-    """
+    """Return the project of the directory `path` (default: the working directory); raise `Usage` if it is missing."""
     named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
     call_context.require(path or str(Path.cwd()), named, below=True)
     try:
@@ -342,8 +340,7 @@ class SearchEngine(Protocol):
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have the program read the exports, unless it has read them after the index's last change, which was at
-        `stamp`.
+        """Have the program read the exports, unless it did so since the index's last change, at the time `stamp`.
 
         Raises:
             EngineUnavailable: the program is missing, or cannot be made to know the exports.
@@ -355,7 +352,7 @@ class SearchEngine(Protocol):
         Raises:
             EngineUnavailable: as `refresh`.
             IndexBusyError: another process has been updating the program's index for `patience` seconds.
-            ProgramFailed: words can be searched, meaning cannot.
+            ProgramFailed: the texts cannot be embedded, so that only words can be searched.
         """
 
     def erase(self) -> bool:

@@ -63,7 +63,7 @@ class SpokenPart(NamedTuple):
 def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
     """Quote the passage of each hit in at most `limit` characters, from the sentence that matches the asked words best.
 
-    Without a match, the quotation begins at the sentence nearest in meaning, or at the first.
+    Without a match, the quotation begins at the sentence nearest in meaning to the question, or at the first.
     """
     said = [_spoken_parts(hit) for hit in hits]
     telling = [_best_sentence(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
@@ -108,7 +108,7 @@ def _best_sentence(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[i
 
 
 def _nearest_sentences(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Return the indexes (part, sentence) of the sentence of each passage that is nearest in meaning."""
+    """Return the place (part, sentence) of each passage's sentence with the largest `nearness` to the question."""
     candidates = [_sentences_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
@@ -119,7 +119,7 @@ def _nearest_sentences(passages: Sequence[Sequence[SpokenPart]], nearness: Nearn
 
 
 def _sentences_to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
-    """Return a passage's first sentences with their indexes; without those about actions, if there are others."""
+    """Return (part, sentence, text) of a passage's first sentences; about actions only if there are no others."""
     first = [
         (number, place, part.text[start:end])
         for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))
@@ -200,7 +200,7 @@ def _begins_one(word: str, in_order: Sequence[str]) -> bool:
 
 
 def _densest(text: str, words: frozenset[str], width: int) -> int:
-    """Return where to begin a cut-out of `width` characters with as many different query words as possible."""
+    """Return where an excerpt of `width` characters begins that has as many different query words as possible."""
     stems = tuple(word[: max(4, len(word) - 2)] for word in words)
     places = (
         [(m.start(), m[0].lower()) for m in _WORD.finditer(text) if m[0].lower().startswith(stems)] if stems else []

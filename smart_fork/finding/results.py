@@ -162,7 +162,7 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 
 
 def is_moved(hits: Sequence[Candidate]) -> bool:
-    """Return True if a result stands before one with a higher score, because it is better to fork."""
+    """Return True if a result is before one with a higher score, because it is better to fork."""
     return any(round(one.score, 4) < round(other.score, 4) for one, other in pairwise(hits))
 
 
@@ -197,7 +197,7 @@ def _hit(
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:
-    """Return the ids of a session, its root and its parent. If one is a teammate's, the session has content of hers."""
+    """Return the ids of a session, its root and its parent: if one is another person's, so is some of its content."""
     return row.session_id, row.root_id, row.parent_id
 
 
@@ -362,7 +362,7 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 
 def _is_unknown(store: Searchable, text: str) -> bool:
-    """Return True if sessions and model do not know half of a question's words, at least `_TELLING`."""
+    """Return True if at least two words of a question, and half of all, are in no session and unknown to the model."""
     from indexer import default_embedder
 
     words = [word for word in words_of(text) if word.isalpha()]

@@ -234,8 +234,7 @@ SUREST = 1e-3
 def reranked(
     rerank: Rerank, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]
 ) -> tuple[list[tuple[int, float]], str]:
-    """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in, and an empty
-    text.
+    """Return `ranked` (pairs of session and score) ordered and scored with the reranker too, and an empty text.
 
     `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged, and the reason.
     """
@@ -317,7 +316,7 @@ def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, as
 
 
 def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
-    """Return the only session in `rows`; raise `NotFound` unless there is exactly one with the id `wanted`."""
+    """Return the only session in `rows`, found by the id `wanted`; raise `NotFound` for none or several."""
     if len(rows) == 1:
         return rows[0]
     raise NotFound(

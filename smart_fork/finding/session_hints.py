@@ -69,7 +69,7 @@ class HookEvent:
 class Hint(NamedTuple):
     """A line for a model about a past session, with the chance that it helps.
 
-    After a hint was given, no other one with its `key` is given.
+    A model gets no other hint with the same `key` in a session.
     """
 
     key: str
@@ -177,8 +177,7 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
 
 
 def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
-    """Return a hint (a line for a model) about the session that wrote most of the lines that an edit is about to
-    change.
+    """Return a hint (a line for a model) about the session that wrote most of the lines that an edit will change.
 
     Return `None` if no other session is known to have written them.
     """

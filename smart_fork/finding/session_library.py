@@ -135,7 +135,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def recall(self, first: HookEvent) -> Hint | None:
-        """Return a hint (line for a model) at the session that probably answers a first prompt; else `None`.
+        """Return a hint (line for a model) about the session that probably answers a first prompt; else `None`.
 
         The index is not updated, and only the prompt is embedded.
         """
@@ -164,7 +164,7 @@ class Library(ProjectIndex):
             return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
-        """Return a hint (line for a model) at another session that ended the error of a failed call; else `None`.
+        """Return a hint (line for a model) about a session that ended the error of a failed call; else `None`.
 
         The index is not updated.
         """
@@ -175,7 +175,7 @@ class Library(ProjectIndex):
             return session_hints.fix_hint(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
-        """Return a hint (line for a model) at the session that wrote most of the lines to be edited; else `None`.
+        """Return a hint (line for a model) about the session that wrote most of the lines to be edited; else `None`.
 
         The index is not updated.
         """
@@ -298,7 +298,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Send the request to the remote search, and return that; `None` without one, or for a tag or code."""
+        """Send the request to the remote search, and return the search; `None` without one, or for a tag or code."""
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
@@ -378,7 +378,7 @@ def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
 
 
 def _damage_notice(before: Collection[Path]) -> str:
-    """Return a notice if the index was found damaged and set aside. `before` are older damaged copies."""
+    """Return a notice if the index was just found damaged and set aside, else "". `before` are older damaged copies."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
         return ""
@@ -396,7 +396,7 @@ def library(
     path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None,
     seconds: float = 0.0, **how: Any,
 ) -> AbstractContextManager[Library]:  # fmt: skip
-    """Open the library for a command of the command line, or for a server; see `Library.open`, which gets `how`.
+    """Open the library for a command of the command line, or for a server. `how` are arguments of `Library.open`.
 
     A command never finds the session that runs it. A server passes its `shared` model, and names the caller in `how`.
     Questions to a server may wait longer: at least `seconds`.

@@ -147,8 +147,7 @@ def forget(agent: AgentName, session_id: str) -> None:
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
-    """Delete the reasons of verdicts that contain text removed from a log, for the sessions `session_ids` and their
-    forks.
+    """Delete reasons of verdicts on `session_ids` and their forks that contain text which was removed from a log.
 
     `has` returns True for a text that contains the removed text.
     """

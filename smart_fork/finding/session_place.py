@@ -55,7 +55,7 @@ class WorkDirectory(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """Return why an agent cannot work in the directory; empty for an absolute path."""
+        """Return a message if the directory is unknown or not an absolute path; otherwise an empty text."""
         if not self.cwd:
             return "its directory is unknown"
         return "" if recorded(self.cwd) else f"it worked in {self.shown}, which is not an absolute path here"
@@ -115,7 +115,7 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """Return a session as `placed` does, for the caller's first project that has the session's commit."""
+    """Return a session. If its directory is missing or in doubt, use the caller's first project with its commit."""
     for project in _asking() if one.head else ():
         if (there := placed(one, project)) is not one:
             return there
@@ -128,7 +128,7 @@ def is_in_doubt(one: Session | SessionRow) -> bool:
 
 
 def _asking() -> tuple[Project, ...]:
-    """Return the projects that the caller may ask about; an unlimited one, that of the working directory."""
+    """Return the projects that the caller may ask about; for an unlimited caller, the working directory's project."""
     allowed = call_context.projects()
     if allowed is not None:
         return allowed

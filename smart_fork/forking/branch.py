@@ -212,10 +212,10 @@ def _belongs(session: Session, project: str) -> bool:
 
 @contextmanager
 def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
-    """Yield a title for a branch. Other processes cannot choose titles until the context ends.
+    """Yield an unused title for a branch. Until the block ends, a lock keeps other processes from choosing titles.
 
     Raises:
-        SmartForkError: the titles cannot be read, or an `OSError` occurred inside the context.
+        SmartForkError: the titles cannot be read, or an `OSError` occurred inside the block.
     """
     try:
         with held_file(private_dir(state_home()) / "branch.lock"):
@@ -227,7 +227,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 
 
 def _remember(written: SessionCopy, session: Session, end: int) -> None:
-    """Record from which session and turn a branch was copied, for the time when its log is deleted."""
+    """Record the session and turn from which a branch was copied, which stay known if a log is deleted."""
     through = session.turns[end].id
     one = provenance.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
@@ -262,7 +262,7 @@ def _end(
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
-    """Return the shell command that resumes a session from any directory. Pass the `session` if it is read already."""
+    """Return the shell command that resumes a session from any directory. A given `session` need not be read again."""
     asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
@@ -286,7 +286,7 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
     """Return a title for a branch, made from `name` or from the parent's title, that is not in `taken`.
 
-    `taken` holds the project's titles, as `titles.comparable_title` returns them. `milliseconds` is the current time.
+    `taken` are the project's titles, each as `titles.comparable_title` returns it. `milliseconds` is the current time.
     """
     base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
@@ -296,7 +296,7 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
 
 def branch_titles(agents: Agents, project: Project) -> set[str]:
-    """Return the titles in `project` that contain "(Branch", as `titles.comparable_title` returns them."""
+    """Return the titles in `project` that contain "(Branch", in the form for comparison (`titles.comparable_title`)."""
     found: set[str] = set()
     for adapter in agents:
         here = adapter.place_of(project.root)
@@ -330,7 +330,7 @@ def _both_ends(log: LogFile) -> bytes:
 
 
 def _recorded_titles(ends: bytes) -> Iterator[str]:
-    """Yield the titles recorded in `ends`, the first and last bytes of a log, also those before a renaming."""
+    """Yield the session's titles in `ends` (the first and last bytes of its log), former titles included."""
     for line in filter(_BRANCHED.search, ends.splitlines()):
         for _, record in decode_line(line)[0]:
             payload = record.get("payload")

@@ -71,7 +71,10 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class PricedAddition:
-    """An addition with its estimated tokens and its gain: the chance that it answers the intent, times a `WORTH`."""
+    """Turns to add to a choice (`added`), with their estimated tokens and their gain.
+
+    The gain is the chance that their exchange answers the intent, times the weight of this part of an exchange.
+    """
 
     gain: float
     tokens: int
@@ -110,7 +113,7 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Return the choice of all turns except those of the exchanges in `drop`; `keep` only gives reasons."""
+        """Return the choice of all turns but those of exchanges in `drop`. Those in `keep` are noted as asked for."""
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
@@ -161,7 +164,7 @@ class Chooser:
         return own + self.costs.summary(self.end)
 
     def markers(self, kept: frozenset[int]) -> dict[int, str]:
-        """Return the texts that replace dropped exchanges and steps, each by the number of the next kept turn."""
+        """Return the text for each gap of dropped exchanges or steps, by the number of the kept turn after the gap."""
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
         for unit in self.units:
@@ -194,7 +197,7 @@ class Chooser:
     def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
         """Return `choice` with as many whole exchanges from the session's beginning as fit into `bound` tokens.
 
-        The model's cache makes them cheap. `gone`: see `_added`.
+        They cost little, since the model's cache may hold them. Turns in `gone`, of exchanges to drop, are never added.
         """
         for place, unit in enumerate(self.units):
             choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
@@ -217,9 +220,9 @@ class Chooser:
     def _with_commands(
         self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, read_only: bool
     ) -> KeptTurns:
-        """Return `choice` with the shell commands of the exchange `place`, shortest first, up to `room` tokens.
+        """Return `choice` with the shortest shell commands of exchange `place` that fit into `room` tokens in total.
 
-        Only the log has their output. With `read_only`, steps that only read files are added too. `gone`: see `_added`.
+        With `read_only`, add steps that only read files too. Turns in `gone`, of exchanges to drop, are never added.
         """
         left = [
             step
@@ -252,7 +255,10 @@ class Chooser:
         return KeptTurns(choice.kept | added.turns, choice.full | added.full, why)
 
     def _best(self) -> list[int]:
-        """Return the indexes of the exchanges with evidence for the intent, best first; else all, last first."""
+        """Return the indexes of the exchanges with evidence for the intent, best first.
+
+        If no exchange has evidence, return all indexes, the last one first.
+        """
         if not any(self._gain):
             return sorted(range(len(self.units)), reverse=True)
         ranked = sorted(range(len(self.units)), key=lambda place: (-self._gain[place], -place))
@@ -260,11 +266,11 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """Return the indexes of the exchange with the best evidence, and of the exchange that ends the answer."""
+        """Return the indexes of the exchange with the best evidence, and of the one that completes the answer."""
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
     def _correction(self) -> list[int]:
-        """Return the index of the exchange after the best one if it edits files: it often corrects the answer."""
+        """Return a list with the exchange after the best one if it edits files, since it often corrects the answer."""
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
@@ -281,7 +287,7 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """Return the parts of the exchanges `places` that could be kept, in `levels` steps, best gain first."""
+        """Return the parts of the exchanges `places` to keep, at most `levels` of each, most gain per token first."""
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
@@ -377,9 +383,9 @@ def within(chooser: Chooser, wanted: Budget) -> Selected:
 
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
-    """Return the first turn that a fork drops or shortens: the model's cache covers only the turns before it.
+    """Return the first turn that a fork drops or shortens: the model's cache can hold only the turns before it.
 
-    After a compaction, this is 0. `taken` are the tokens of each turn in the fork, `whole` in the session.
+    In a compacted session, this is 0. `taken` has the tokens of each turn in the fork, `whole` those in the session.
     """
     if session.compacted(end):
         return 0
@@ -387,7 +393,7 @@ def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[
 
 
 def _gains(evidence: ExchangeEvidence) -> dict[int, float]:
-    """Return a score for each exchange with evidence: similarity in meaning plus shared words, from 0 to 1 each."""
+    """Return the score of each exchange with evidence, by index: similarity plus shared words, 0 to 1 each."""
     nearest = max((part.nearest for part in evidence.parts.values()), default=0.0) or 1.0
     words = max((part.words for part in evidence.parts.values()), default=0.0) or 1.0
     return {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}

@@ -289,11 +289,11 @@ class Dependencies:
         self._readings: dict[tuple[int, str], int | None] = {}
 
     def said(self, place: int) -> frozenset[int]:
-        """Return the turns with the exchange's prompt and final answer, and with the `question` before the prompt."""
+        """Return the turns with the exchange's prompt, its final answer, and the question that the prompt answers."""
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """Return the turns of `said`, and those of the exchange's edits and decisions with the turns that these need.
+        """Return the turns with the exchange's prompt, answer, edits and decisions, and earlier turns that these need.
 
         Decisions are a person's answers to tool calls. With `last`, only so many of the last edits and decisions count.
         """
@@ -310,7 +310,7 @@ class Dependencies:
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """Return the turns of the earlier exchange to which a prompt replies, such as a question, if any."""
+        """Return the earlier turns that explain a short prompt, such as "yes"; empty if the prompt needs none."""
         found = frozenset[int]()
         while place > 0:
             unit, before = self._units[place], self._units[place - 1]
@@ -321,7 +321,7 @@ class Dependencies:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """Return `turns`, and for each file that they edit the turns that last read it, otherwise first wrote it."""
+        """Return `turns` and, for each file that they edit, the turns that last read it, or else first wrote it."""
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
         for place in places:
@@ -354,8 +354,8 @@ _LEADING = late(r"^[\W_]+")
 def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
     """Return the text that replaces dropped exchanges and steps of `session`, from turn `first` on.
 
-    It says how many were dropped and where to read them. It quotes nothing, so that a text cut from the session later
-    is not in it.
+    It says how many were dropped and where to read them. It quotes nothing, so that text which is later removed from
+    the session is not in it.
     """
     counted = [
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number

@@ -109,7 +109,7 @@ class ChangesSince:
 def find_changes(
     folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
 ) -> ChangesSince | None:
-    """Return the certain changes of a repository since the state `then`, as the checkout of `folder` shows them.
+    """Return a repository's certain changes since the state `then`, in the checkout of `folder`; `None` if none.
 
     With `committed`, compare only with the checked-out commit, and ignore uncommitted changes.
     """
@@ -137,10 +137,10 @@ class _Git:
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
     def between(self, before: str, after: str, names: Collection[str]) -> dict[str, ChangedFile] | None:
-        """Return how the files `names` differ between two commits, or between `before` and the working directory (empty
-        `after`).
+        """Return the differences of the files `names` between the commits `before` and `after`, by file name.
 
-        Return `None` if git lacks a commit, because of garbage collection or a shallow clone.
+        An empty `after` means the working directory. Return `None` if git lacks a commit, because of garbage collection
+        or a shallow clone.
         """
         if not names:
             return {}
@@ -153,7 +153,10 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, ChangedFile]:
-        """Return the renamed files among `gone`, which `before` has and `after` has not (empty: the index)."""
+        """Return the files `gone` that git finds renamed between two commits, by old name.
+
+        The commit `before` has these files, the commit `after` (or git's index, if `after` is empty) has not.
+        """
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
         ends = ("--end-of-options", before, *((after,) if after else ()))
@@ -168,14 +171,13 @@ class _Git:
         }
 
     def history(self, ref: str) -> tuple[tuple[str, int], ...]:
-        """Return hash and time of each of the newest commits of a branch, newest first, along first parents."""
+        """Return (hash, time) of a branch's newest commits, newest first, along the first parents of merges."""
         how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MAX_COMMITS}")
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return the number of upstream commits that HEAD lacks, up to `MAX_COMMITS`, and the name of the upstream
-        branch.
+        """Return the number of upstream commits that HEAD lacks, up to `MAX_COMMITS`, and the upstream branch's name.
 
         Nothing is fetched. Return 0 and an empty name if there is no upstream branch, or if git takes too long.
         """
@@ -187,10 +189,9 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """Return the files in `names` with changes that are older than `moment`, but came into `ref` later (by a
-        rebase).
+        """Return the files in `names` that commits between `since` and `ref` change with work from before `moment`.
 
-        Only commits in `ref` that are not in `since` are examined. If git fails, return all `names`.
+        A rebase can bring old work into a branch late: such changes are not new. If git fails, return all `names`.
         """
         how = ("log", "-z", "-m", "--name-only", "--no-renames", "--format=%x00%at %ct", *_PLAINLY)
         done = self(*how, "--end-of-options", f"{since}..{ref}", "--", *names)
@@ -210,10 +211,10 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The commit to compare with: the nearest known one to the state that the session knew.
+    """The known commit that is nearest to the state of the repository that the session knew, to compare with now.
 
-    Files in `doubtful`, which the session read, may have differed from it. It contains the edits of files in
-    `committed`.
+    Files in `doubtful` may have differed from it when the session read them. It contains the session's own edits of the
+    files in `committed`.
     """
 
     commit: str
@@ -255,7 +256,7 @@ class _Comparison:
         return found, frozenset(edited)
 
     def _checked_out(self) -> tuple[str, str]:
-        """Return the commit and the branch that are checked out now; empty if missing."""
+        """Return the commit and the branch that are checked out now; an empty text for a missing one."""
         commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         branch = Repository.branch_of(self.git.there.place.own)
         if branch is None:  # kept in another way than in a file
@@ -264,7 +265,7 @@ class _Comparison:
         return commit.text if commit.ok else "", branch
 
     def _by_reflog(self) -> _Base | None:
-        """Return the commit to compare with, from the reflog: the session's last checkout, if known."""
+        """Return the commit that was checked out at the session's end, from git's reflog; `None` if unknown."""
         then = self.then
         if not then.here:
             return None
@@ -288,7 +289,7 @@ class _Comparison:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the commit to compare with, from the session's log: the first, or a later one before its end."""
+        """Return the commit at which the session began, as its log says, or a newer one of HEAD from before its end."""
         commit, branch = self.then.commit, self.then.branch
         if not Repository.is_commit_hash(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
@@ -302,8 +303,7 @@ class _Comparison:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """Return the commit to compare with: the last one of the session's branch before the session's end, by its
-        time.
+        """Return the last commit of the session's branch before the session's end, by commit time; `None` if unknown.
 
         A file is doubtful if a commit that reached the branch later contains older work on it.
         """
@@ -337,7 +337,7 @@ class _Comparison:
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, ChangedFile]:
-        """Return how the files `names` differ between `commit` and now, uncommitted changes included."""
+        """Return, by name, how the files `names` differ between `commit` and now, with their uncommitted changes."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
         found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}
@@ -352,7 +352,7 @@ class _Comparison:
         return not (self.then.here and self._is_unwritten(name))
 
     def _is_unwritten(self, name: str) -> bool:
-        """Return True if the file on disk is the file of the session, and was not written after the session."""
+        """Return True if the file on disk is the one that the session used, and was not written since."""
         place = self.top / name
         try:
             return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
@@ -361,7 +361,7 @@ class _Comparison:
 
 
 def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
-    """Return the top directory, in a list, of the worker's worktree that contains `cwd`, if any, even if deleted."""
+    """Return a list with the top of the worker's worktree that contains `cwd`, even if deleted; else an empty list."""
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
@@ -375,7 +375,10 @@ def _is_file(path: Path) -> bool:
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
-    """Return the index of the newest commit in `history` that was made by `moment`; `None` if a clock was wrong."""
+    """Return the index of the newest commit in `history` that was made at or before `moment`.
+
+    Return `None` if there is no such commit, or if commit times show that a clock was wrong.
+    """
     place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
     if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
         return None
@@ -415,7 +418,7 @@ def _of_its_mode(one: ChangedFile) -> ChangedFile:
 
 
 def _parse_renames(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Parse git's output of ``--raw -z``: yield each renamed file in `wanted`, its new name, and if it is unchanged."""
+    """Yield (old name, (new name, True if unchanged)) for the files `wanted` that git's ``--raw -z`` calls renamed."""
     fields = iter(os.fsdecode(said).split("\0"))
     for one in fields:
         if one.startswith(":"):

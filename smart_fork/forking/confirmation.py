@@ -112,7 +112,10 @@ def confirm(
     plan: ForkPlan, place: WorkerPlace, started: WorkerLocation, machine: Machine, began: float, *,
     patience: float = CONFIRM_SECONDS,
 ) -> Confirmation:  # fmt: skip
-    """Wait until the worker has taken its prompt, has ended, or asks a question, at most `patience` seconds."""
+    """Wait until the worker takes its prompt, ends, or asks a question. Return what was seen.
+
+    The wait ends after about `patience` seconds in any case.
+    """
     screens, now = AGENTS.screen_of(plan.agent), machine.clock.now()
     unsaid = plan.said if plan.delivery == "typed" else ""
     deadline = now + (patience if _writes_at_once(plan) else min(patience, READY_SECONDS))

@@ -125,7 +125,7 @@ def write_copy(
 
 @contextmanager
 def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
-    """Yield for each part its kept turns as records for a log of `agent`, which becomes the session `new`.
+    """Yield a list with the kept turns of each part, as records for the log of the session `new` of `agent`.
 
     Parts from other agents are handed over (as text).
     """

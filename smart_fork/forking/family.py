@@ -195,7 +195,7 @@ class _Shared:
     def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
         """Return the id of the earlier session with the longest beginning in common with `kin`, but not one of `below`.
 
-        `below` are forks of `kin`. Of several such sessions, prefer the parent recorded in the log of `kin`, or its
+        `below` are forks of `kin`. Of several such sessions, prefer the parent that the log of `kin` records, or its
         fork.
         """
         earlier = (1 << self._family.index(kin)) - 1
@@ -214,7 +214,7 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Return which logs in `alive` share the longest beginning with `kin`, and its length in messages."""
+        """Return the logs of the set `alive` that share the longest beginning with `kin`, and its message count."""
         shared = 0
         for message in kin.messages:
             left = alive & (self._has.get(message.id, 0) | self._has.get(message.message_id, 0))
@@ -239,7 +239,7 @@ class Descendant:
 
     @classmethod
     def of(cls, kin: FamilyLog, copied: Collection[str] = ()) -> Self:
-        """Return the log `kin` as a descendant; `copied` are the ids of sessions with copied records."""
+        """Return the log `kin` as a descendant. Sessions with ids in `copied` have copied records; others got text."""
         return cls(kin.agent, kin.session_id, kin.path, kin.session_id not in copied)
 
 
@@ -339,7 +339,7 @@ class _Noted:
 
 
 def _notes() -> dict[str, _Noted]:
-    """Return the relations that cuts have recorded, by session id."""
+    """Return the relations that cuts (removals of turns from logs) have recorded, by session id."""
     found: dict[str, _Noted] = {}
     for one in snapshots.noted_changes():
         if one.tool in AGENTS:
@@ -383,7 +383,7 @@ def _links(
 
 
 def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
-    """Yield the logs of sessions that only the records of cuts relate to the sessions `there`."""
+    """Yield the logs of sessions that only the records of cuts (removals of turns) relate to the sessions `there`."""
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
     for one, noted in notes.items():
@@ -417,9 +417,9 @@ def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) 
 def _add_copies_of_told(
     session_id: str, family: Sequence[FamilyLog], links: Links, made: defaultdict[str, set[str]], direct: Links
 ) -> None:
-    """Add to `made` the copies of handed-over sessions, which share records but record no parent.
+    """Add to `made` (session → sessions made from it) the copies of handed-over sessions, which record no parent.
 
-    Which of two such copies is older does not matter: their logs are only searched, not cut.
+    Copies share records. Which of two is older does not matter: their logs are only searched, not changed.
     """
     told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
@@ -442,7 +442,7 @@ def _holders(
 ) -> Iterator[Descendant]:
     """Yield the logs among `files` that contain one of the records `keys`, except the log `own`.
 
-    This finds copies with lost relations. `is_kin`: see `_holds`.
+    This finds copies with lost relations. With `is_kin`, the logs are of related sessions, and all of them are read.
     """
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():

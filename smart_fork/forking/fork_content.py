@@ -74,9 +74,9 @@ def merged(
 
 
 def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
-    """Choose the exchanges to keep in each of the sessions `read`, within one token budget. Keep the sessions' order.
+    """Return the exchanges (prompts with answers) to keep in each of the sessions `read`, within one shared budget.
 
-    Smaller sessions are chosen from first; tokens that they leave go to the larger ones.
+    Smaller sessions are chosen from first, so that the larger ones get the tokens that these leave.
     """
     found: dict[int, Selected] = {}
     left = all_.budget
@@ -91,7 +91,7 @@ def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | N
 
 
 def _excerpt(session: Session, one: Selected) -> Excerpt:
-    """Return the kept turns of a session as an excerpt, of all its turns if the whole session is kept."""
+    """Return the chosen turns of a session as an excerpt; all finished turns if the whole session was chosen."""
     if one.excerpt is not None:
         return one.excerpt
     end = last_branch_point(session)
@@ -99,7 +99,7 @@ def _excerpt(session: Session, one: Selected) -> Excerpt:
 
 
 def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
-    """Return `part` without the turns at its session's beginning that one of the sessions `others` begins with too."""
+    """Return `part` without the turns at its beginning that one of `others` has too: a merge has them once."""
     shared = max((_shared_turns(part.session, other) for other in others), default=0)
     kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
     told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
@@ -107,7 +107,7 @@ def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
 
 
 def _shared_turns(one: Session, other: Session) -> int:
-    """Return how many turns at the beginning of both sessions are the same."""
+    """Return the number of equal turns at the beginning of two sessions; 0 if their agents or families differ."""
     if one.agent != other.agent or one.root_id != other.root_id:
         return 0
     count = 0
@@ -130,7 +130,7 @@ class IntentEvidence(NamedTuple):
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence in `session`; if the index cannot be searched, an `ExchangeEvidence` with the reason."""
+        """Return the evidence that `session` answers the intent; if the index cannot be searched, the reason."""
         try:
             return self.of(session)
         except IndexUnavailable as error:
@@ -141,11 +141,11 @@ class IntentEvidence(NamedTuple):
 def gathered(
     intent: str, also: Sequence[str], library: Opening | None, *, chooses: bool, compares: bool = False
 ) -> Iterator[IntentEvidence | None]:
-    """Yield the evidence for an intent (what the user looks for); `None` without an intent or a need for evidence.
+    """Yield the evidence that exchanges answer an intent (what the user looks for); `None` if nothing needs it.
 
-    The need: the caller `chooses` a fork's content; or `compares` ways to fork, and an index exists. `also` are other
-    phrasings, `library` is the index. A thread embeds the intent. It ends before the context does, because this process
-    may become an agent then.
+    It is needed if the caller `chooses` a fork's content by the intent, or `compares` ways to fork and an index exists.
+    `also` are other phrasings of the intent, `library` opens the index. A thread embeds the intent. The block ends only
+    when the thread has ended, because afterwards an agent may replace this process.
     """
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
@@ -161,12 +161,12 @@ def gathered(
 
 
 def answering(session: Session, answers: IntentEvidence | None, found: str | None = None) -> str:
-    """Return the id of a message in the exchange (a prompt and its answer) that ends the answer to the intent.
+    """Return the id of a message in the exchange (a prompt and its answer) that completes what the user looks for.
 
-    If `answers` has no evidence for one, return `found`: the message that the search has found.
+    A fork at the best match ends there. Without evidence for one, return `found`, the message that a search has found.
 
     Raises:
-        Usage: there is no intent.
+        Usage: there is no intent, and so no `answers`.
         IndexUnavailable: the index cannot be searched, and there is no `found`.
         NotFound: nothing in the session answers, or the session is not indexed; and there is no `found`.
     """
@@ -199,7 +199,6 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
 
 
 def _none_answers(session_id: str, low_score: str) -> NotFound:
-    """Return the error that nothing in the session answers the intent: the best score is too low."""
     return NotFound(
         f"No passage of {session_id} answers that: its score is {low_score}",
         advice(
@@ -217,7 +216,7 @@ def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence |
     ones.
 
     Raises:
-        Usage: the budget is `match`, and there is no intent; or see `within`.
+        Usage: the budget is `match`, and there is no intent; or the exchanges to keep or drop are invalid.
         NotFound: the budget is `match`, and nothing in the session answers.
     """
     if wanted.budget == Budget.MATCH and answers is None:
@@ -238,8 +237,8 @@ def content_of(
 ) -> ForkContent:
     """Return the content of a fork of one session, for `agent`.
 
-    A whole session is forked by its own agent, unless it is `borrowed` (stored in a repository): then smart-fork copies
-    it.
+    A whole session needs no copy by smart-fork if its own agent can fork all of it. A `borrowed` session (stored in a
+    repository) needs one, because its agent has no log of it.
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
@@ -262,7 +261,7 @@ def content_of(
 def hand_over_to(
     agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
 ) -> tuple[ForkPoint | None, Handover | None]:
-    """Return the fork point (the last turn to copy), and the session's text if another agent than its own forks it.
+    """Return the fork point (the last turn to copy) and, if `agent` is not the session's own, the session's text.
 
     `point` is the requested fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
     """
@@ -273,7 +272,7 @@ def hand_over_to(
 
 
 def _point(request: ForkRequest, session: Session, answers: IntentEvidence | None) -> tuple[ForkPoint | None, str]:
-    """Return the requested fork point, and a note for the user; `None` for the whole session."""
+    """Return the requested fork point, `None` for the whole session; and a note for the user, which may be empty."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
@@ -284,10 +283,10 @@ def _point(request: ForkRequest, session: Session, answers: IntentEvidence | Non
 
 
 def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:
-    """Return the last turn of a whole session that a fork copies, and a note for the user.
+    """Return the fork point (the last turn to copy) for a fork of a whole session, and a note for the user.
 
-    It is `None` if the session's own agent forks it. smart-fork copies the session if its agent would load only a part,
-    or if it is `borrowed` (stored in a repository).
+    The fork point is `None` if the session's own agent can fork it. smart-fork copies it if that agent would load only
+    a part of it, or if it is `borrowed` (stored in a repository).
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
@@ -299,7 +298,7 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None,
 
 
 def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
-    """Return the fork point after the exchange of a message (`None` after the last one), and a note for the user."""
+    """Return the fork point after the exchange of a message, `None` for the last exchange; and a note for the user."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
         hint = "The session was rewound after the search. Search again."
@@ -314,9 +313,9 @@ def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class ForkContent:
-    """The content of a fork: its session up to `point`, or the turns of `excerpt`, then the kept turns of `others`.
+    """The content of a fork: turns up to `point` or those of `excerpt`, and kept turns of merged sessions (`others`).
 
-    `asked` is the fork point that the user requested, `leaves` the one before a budget dropped turns. `handover` is the
+    `asked` is the fork point that the user requested, `leaves` the fork point without the budget. `handover` is the
     text for another agent, if one continues the session. `selected` has the budget's choice for each session.
     """
 

@@ -28,7 +28,7 @@ class ForkPoint:
 
 
 def point_at(session: Session, number: int) -> ForkPoint:
-    """Return the fork point for message `number` of the command ``show``."""
+    """Return the fork point for a message, by its number in the output of the command ``show``."""
     return ForkPoint.after(session, branch_point(session, message_at(session, number)))
 
 

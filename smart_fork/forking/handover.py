@@ -111,7 +111,7 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
-    """Return a warning, in a list, if a handover (a session as text) exceeds the budget `wanted`."""
+    """Return a list with a warning if a handover (a session as text) exceeds the budget `wanted`; else an empty one."""
     if wanted.budget == Budget.MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -126,7 +126,7 @@ def _heading(session: Session, end: int) -> str:
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """Return the utterances, the first one after the text `head` in a tag that log readers skip.
+    """Return the utterances, with the text `head` before the first one, in a tag that log readers skip.
 
     If a person has the last word, add an utterance by the agent, so that the conversation ends with the agent.
     """
@@ -163,7 +163,7 @@ def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) ->
 
 
 def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
-    """Return the first message and as many of the last ones as fit into `room` tokens, shortened if too long."""
+    """Return the first message and as many of the last ones as fit into `room` tokens, each shortened if too long."""
     asked = _shortened(messages[0], room // 2)
     left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
     for one in reversed(messages[1:]):

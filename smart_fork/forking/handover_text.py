@@ -344,8 +344,8 @@ def as_session(
 ) -> Iterator[Session]:
     """Yield the utterances `said` as a session of `agent`. Its log is a private file that is deleted afterwards.
 
-    The session gets the id `source_id` if this agent allows such ids, otherwise a new one. `place` and `folder`: its
-    directory and home, and the folder for the log.
+    The session gets the id `source_id` if this agent allows such ids, otherwise a new one. `place` has its directory
+    and home; the log is written in `folder`.
 
     Raises:
         ForkRefused: the agent would not load the written session.

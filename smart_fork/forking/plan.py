@@ -193,7 +193,7 @@ def _spec(request: ForkRequest, session: Session, agent: AgentName, content: For
 def _compared(
     request: ForkRequest, session: Session, prepared: PreparedWorker, answers: IntentEvidence | None
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Return a fork's price in tokens and, in a dry run, other ways to fork; nothing for a merge of sessions."""
+    """Return a fork's price in tokens and, in a dry run, other ways to fork; `None` and no ways for a merge."""
     if request.merge:
         return None, ()
     content, loads = prepared.spec.content, loads_of(session)
@@ -226,9 +226,9 @@ def ways(
 ) -> tuple[Way, ...]:  # fmt: skip
     """Return the ways to fork a session, with prices: whole, up to message `at` or the best answer, within budgets.
 
-    The `evidence` tells the best answer; with `matched`, it is known to end at `at`. A way that is impossible, or costs
-    more than the whole session, is left out, unless only that way includes the best answer. `kept` is the choice for
-    the budget `wanted` and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
+    The `evidence` tells the best answer; with `matched`, it ends at `at`. A way that is impossible, or costs more than
+    the whole session, is left out, unless only that way includes the best answer. `kept` is the choice for the budget
+    `wanted` and `loads` the result of `loads_of`, if known. `elsewhere` means that the fork has another directory.
     """
     priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
     price = partial(_up_to, session, priced)
@@ -271,7 +271,7 @@ def _is_forgotten(session: Session, match: ForkPoint | None) -> bool:
 
 
 def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at: ForkPoint | None) -> tuple[Way, ...]:
-    """Return the ways `found`, with `carries` set only if a compaction removed the best answer from the context.
+    """Return the ways `found`. If a compaction dropped the best answer, `carries` says which of them include it.
 
     `match` is the fork point (the last turn to copy) after that answer.
     """
@@ -303,7 +303,7 @@ def _counted(session: Session) -> Costs | None:
 
 
 def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
-    """Return the way `whole` with its conversation's tokens, if the estimates `counted` are known."""
+    """Return the way `whole` with the tokens of its conversation alone, if estimates (`counted`) are known."""
     if counted is None:
         return whole
     end = len(session.turns) - 1
@@ -325,8 +325,9 @@ def price_of(
 ) -> ForkPrice:  # fmt: skip
     """Return the price of a fork that ends at `point`, or that loads `within` tokens of a budget or handover.
 
-    The model's cache may hold the whole fork; with `within`, it holds at most the turns before `new_from`, the first
-    changed one. `loads` is the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
+    The model's cache may hold the whole fork; with `within`, at most the turns before `new_from`, the first changed
+    one. If the fork works `elsewhere` (in another directory), it mostly holds none. `loads` is the result of
+    `loads_of`, if known.
     """
     loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0

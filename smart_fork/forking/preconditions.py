@@ -150,7 +150,7 @@ def _step(command: str) -> str:
 
 
 def check_handed_over(spec: WorkerSpec) -> None:
-    """Refuse to start an agent on another agent's session, whose log it cannot read, unless it gets it as text."""
+    """Refuse to start an agent on another agent's session, whose log it cannot read, unless it gets the text."""
     source = spec.source
     if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
         raise ForkRefused(

@@ -24,9 +24,7 @@ _MOVED = late(r"checkout: moving from (\S+) to (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An entry of a reflog: a change of HEAD or of a branch from commit `before` to `after`, with its time and reason
-    (`why`).
-    """
+    """A reflog entry: HEAD or a branch moved from commit `before` to `after`, at a time, for a reason (`why`)."""
 
     before: str
     after: str
@@ -83,7 +81,7 @@ def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -
 
 
 def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
-    """Return the branch before the entries `later`, which the first switch of branches left; `None` if uncertain."""
+    """Return the branch that was checked out before the reflog entries `later`; `None` if it is uncertain."""
     for move in later:
         if found := _MOVED.match(move.why):
             return "" if Repository.is_commit_hash(found[1]) else found[1]

@@ -128,7 +128,7 @@ MAX_MERGED, MAX_FORKS = 8, 10
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A request to fork or branch (copy) `session`, a reference that `sessions.locate` takes.
+    """A request to fork or branch (copy) `session`: its id, at least 8 characters of it, or a worker's id.
 
     With a number `at`, the copy ends after that message; with ``"match"``, after the exchange that answers the `intent`
     (what the user looks for). A `budget` limits the copy to exchanges that answer it. The copy works in `cwd`, by

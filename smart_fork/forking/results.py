@@ -109,7 +109,7 @@ class Way(Value):
 
     @property
     def last_use(self) -> str:
-        """Return when the model last received these tokens, if they are cached, and if they include the best answer."""
+        """Say when the model last received these tokens, and whether they are cached and include the best answer."""
         carried = {None: "", True: "carries the match", False: "has forgotten the match"}[self.carries]
         age, cached = age_of(self.used_at), cache_in_words(self.cached_until, self.cached_tokens)
         if age is not None:

@@ -123,7 +123,7 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 
 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
-    """Return the fork request with directory, caller and intent of the search request; the prompt defaults to it."""
+    """Return the fork request with the search request's directory, caller and intent, which is the default prompt."""
     return replace(
         fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
         also=tuple(request.also or ()), cwd=request.works_in, caller_session_id=library.caller,
@@ -197,7 +197,7 @@ def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
-    """Return the id of the session that fits best; of about equal ones, of one that needs no question."""
+    """Return the id of the best session (or of an about equal one) that needs no question; else raise `ForkRefused`."""
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
     whys = {hit.session_id: _unasked(hit, request, fork, library, or_all=choice.or_all) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
@@ -244,7 +244,7 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, 
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Return index and id of the session given by `session_id` (perhaps no result), or by its index in `results`."""
+    """Return (index in `results`, id) of the session chosen by id or index. The index is `None` if it is no result."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:

@@ -225,7 +225,7 @@ def _started(pid: int | None) -> str:
 
 
 def _holder_of_file(log: Path) -> str:
-    """Return a text that names another process that has the log open for writing; Linux alone can tell."""
+    """Return a text that names another process with the log open for writing; empty without one, or not on Linux."""
     with suppress(OSError):
         wanted = log.stat()
         for pid, link in _opened_by_others():

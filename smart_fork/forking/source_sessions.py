@@ -31,7 +31,7 @@ _DEPTH = 100
 def is_others(session_id: str, session: Session | None = None) -> bool:
     """Return True if records on this machine say that another user made the session, or one of its ancestors.
 
-    Pass its `session` if its log was read already. If sessions of several agents have this id, also return True.
+    Pass its `session` if its log was read already. If sessions of several agents have this id, return True to be safe.
     """
     if not provenance.has_foreign():
         return False

@@ -60,7 +60,7 @@ def spawn(
     workers: Sequence[Any], *, caller_session_id: str | None = None, default_agent: AgentName | None = None,
     machine: Machine | None = None, library: Opening | None = None,
 ) -> Spawned:  # fmt: skip
-    """Start 1 to 4 workers, each described by the keys of `KEYS`. Return one result for each, also for a failed one.
+    """Start 1 to 4 workers, each from its JSON options. Return one result for each worker, also for a failed one.
 
     They share one waiting time. `library` is the index to search; by default, the index of the command line.
 

@@ -284,7 +284,7 @@ def _noted(
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
     """Return the nesting depth of the worker that asks (0 for a person), from the environment or the registry.
 
-    Codex does not pass on the environment variable.
+    The registry is needed too, because Codex does not pass on the environment variable.
     """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0

@@ -112,7 +112,7 @@ class WorkerSpec:
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:
-        """Return a warning if the worker resumes a session of which its agent will load only a part."""
+        """Return a list with a warning if the agent will load only a part of the resumed session; else an empty one."""
         session = self.source if self.form == "resume" else None
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []
@@ -153,7 +153,7 @@ def unexpected(error: Exception) -> SmartForkError:
 
 
 def _another_agent(spec: WorkerSpec) -> list[str]:
-    """Return a warning if the agent to start is not the caller's own agent."""
+    """Return a list with a warning if the agent to start is not the caller's own agent; else an empty list."""
     asks = calling.get()
     if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
@@ -162,14 +162,14 @@ def _another_agent(spec: WorkerSpec) -> list[str]:
 
 
 def _elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
-    """Return a warning if the worker runs in another kind of place (tmux, process, …) than requested."""
+    """Return a list with a warning if the worker runs in another kind of place (tmux, process, …) than requested."""
     if spec.options.place in (None, place.name):
         return []
     return [f"This {AGENTS.title_of(spec.agent)} has no background sessions of its own: it runs as a {place.name}"]
 
 
 def _moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """Return a warning if the user named no directory, and the session continues in another one than its own."""
+    """Return a list with a warning if the session, unasked, continues in another directory than its own."""
     if spec.source is None or spec.cwd is not None:
         return []
     if WorkDirectory(spec.source.cwd).now == spec.source.cwd:
@@ -178,7 +178,7 @@ def _moved(spec: WorkerSpec, target: Path) -> list[str]:
 
 
 def _as_guest(session: Session, target: Path) -> list[str]:
-    """Return a warning if the session also worked in the current repository, but began, and will work, elsewhere."""
+    """Return a list with a warning if the session also worked in the current repository, but its fork does not."""
     try:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone

@@ -77,7 +77,7 @@ def _note(agent: str, body: bytes) -> None:
 def _hear(agent: str, body: bytes) -> None:
     """Store the event in the registry of workers, if its session can be a worker's.
 
-    Without a worker's environment variable it can only if the agent runs its hooks in a daemon.
+    That is so if the environment names a worker, or if the agent runs its hooks in a daemon, which lacks that variable.
     """
     daemon = f"{_AGENTS}/{agent}/daemon.py"
     if os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)):  # noqa: PTH113 - as above

@@ -25,7 +25,7 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 class PromptHintCounts(NamedTuple):
     """Counts of hints (lines about past sessions) at recent first prompts.
 
-    The service was asked in `sessions` sessions, gave `told` hints, and `late` answers came too late.
+    The service was asked in `sessions` sessions, gave `told` hints, and in `late` sessions exceeded the hook's time.
     """
 
     sessions: int
@@ -34,9 +34,10 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """Counts of recent hints (lines about past sessions) at edits or failures: given, too late, and followed.
+    """Counts of recent hints (lines about past sessions) at edits or failures.
 
-    A session follows a hint if it later passes the hinted session's id to a tool or a command.
+    `told` hints were given to the model, `late` ones were not ready in the hook's time. A session has `followed` a hint
+    if it later passed the hinted session's id to a tool or a command.
     """
 
     told: int

@@ -83,7 +83,7 @@ def limit() -> float:
 
 
 def age() -> float:
-    """Return the seconds since this process started, or the processor time that it has used if that is unknown."""
+    """Return the seconds since this process started; if they are unknown, the processor time that it has used."""
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -151,7 +151,7 @@ def output_of(event: Any) -> str:
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context that closes the file `note`, and first writes `late` to it if the service's answer came too late."""
+    """A context that closes the file `note`; it first writes `late` if the hook's time ended before the answer."""
 
     def __init__(self, note: int, late: bytes) -> None:
         self._note, self._late = note, late
