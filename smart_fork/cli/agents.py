@@ -44,7 +44,7 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """Compare the installed version with the tested one: "newer", "older", or empty for the same minor version."""
+        """The installed version compared with the tested one: "newer", "older", or empty for the same minor version."""
         return AGENTS[self.name].compared(self.version)
 
 
@@ -56,7 +56,7 @@ class AgentsAtAGlance(Value):
 
 
 def all_agents(env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
-    """Return all agents with their versions, which their programs print in parallel."""
+    """Return all agents with their versions. The agents' programs print these, and run in parallel."""
     known = Processes()
     agents, logs = list(AGENTS), dict[AgentName, Understood]()
     with known_index() as store:

@@ -131,7 +131,7 @@ class _Examination:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[Check]:
-        """Check for logs that are not indexed, and for indexed logs that were deleted. An index run repairs both."""
+        """Check for logs that are not indexed, and indexed logs that are gone. Then choose the logs to sample."""
         there = {file.location: file for agent in READERS for file in agent.discover()}
         rows: Any = self._store.db.execute(
             "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
@@ -258,7 +258,7 @@ class _Examination:
     def _questions(self) -> Iterator[Check]:
         """Search for the words of sampled passages, and check that each passage's own session is among the results.
 
-        Other sessions with the same text can push it out, so this fails only if more than half of the searches miss it.
+        Other sessions with the same text can be ranked above it, so this fails only if most of the searches miss it.
         """
         failed: list[str] = []
         missed: list[str] = []

@@ -276,7 +276,7 @@ def _masked_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _means_turns(text: str) -> bool:
-    """Return True if `text`, the only argument, is a range of turns, such as ``5-7``, and no session id."""
+    """Return True if `text`, the only argument of a cut, is a range of turns, such as ``5-7``, and no session id."""
     from smart_fork.finding.session_lookup import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
@@ -284,7 +284,7 @@ def _means_turns(text: str) -> bool:
 
 
 def _confirmed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Show the planned cut and ask for confirmation. Without stdin or with ``--json``, return False unasked."""
+    """Show the planned cut, and ask for confirmation. Without stdin or with ``--json``, return False unasked."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False

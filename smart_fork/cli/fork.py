@@ -1,4 +1,4 @@
-"""The commands ``fork``, ``branch`` and ``lineage``."""
+"""The commands ``fork`` and ``branch``."""
 
 from __future__ import annotations
 
@@ -217,9 +217,8 @@ def price_in_words(price: ForkPrice) -> str:
 def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
     """Fork the sessions `ids`, or the `best` ones of a search, with the options of `like`. Print each result.
 
-    Each fork gets a new worktree if `in_worktrees` is true, or a name for them.
-
-    Exit with 1 if a fork was not started, with 3 if no session fits.
+    Each fork gets a new git worktree if `in_worktrees` is true, or is a name for the worktrees. Exit with 1 if a fork
+    was not started, with 3 if no session fits.
     """
     from smart_fork.forking.search_and_fork import fan_out
 

@@ -35,7 +35,7 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` in a form that typer can read: a request parameter becomes an option for each field."""
+    """Return `command` in a form that typer can read. A parameter of a request class becomes one option a field."""
     parameters, requests = inputs(command, _options_of)
     shown = [*map(_for_typer, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)
@@ -159,7 +159,7 @@ def option(purpose: str, words: Names, check: Callable[[str], str], *names: str)
 
 
 def among(words: Names) -> Callable[[str], str]:
-    """Return a function that refuses a value which is not among `words`."""
+    """Return a function that returns a value which is among `words`, and refuses any other value."""
 
     def check(value: str) -> str:
         if value not in words():

@@ -62,7 +62,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_reliable(answer: Found) -> bool:
-    """Return True if a low score means a bad match: all logs and vectors are there, and the language fits."""
+    """Return True if a low score means a bad match: nothing is left to index, and the question's language fits."""
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
@@ -189,7 +189,7 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 
 def _explained(hit: Hit) -> Iterator[str]:
-    """Yield lines that explain a result's score (--explain), and its full id (also --verbose)."""
+    """Yield lines that explain a result's score (with ``--explain``), and its full id (with ``--verbose``, too)."""
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
     if why:
         cached = cache_in_words(hit.price.cached_until)

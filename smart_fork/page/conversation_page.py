@@ -194,7 +194,7 @@ def reading(
     """Build the page of a conversation that contains turn number `at`, or the first page.
 
     With `whole`, the page has the entire conversation without thoughts, for a file to send to others. `words` are the
-    search question's words. `codec` and `begun` are as for `Steps`.
+    search question's words. `codec` decodes the agent's records, `begun` maps ids of tool calls to sub-agents' names.
 
     Raises:
         NotFound: the conversation has no turn `at`.
@@ -235,9 +235,10 @@ def asked_in_short(question: str) -> Masked:
 
 
 def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Group a session's forks by the exchange (a prompt with its answer) with the last message that they share.
+    """Group a session's forks by the exchange (a prompt with its answer) in which they left the session.
 
-    `forks` are pairs of that message's number and the fork. The keys are the numbers of the exchanges' first messages.
+    `forks` are pairs of the last shared message's number and the fork. The keys are the numbers of the exchanges' first
+    messages.
     """
     numbers = [entry.number for entry in page.outline]
     found: dict[int, list[Relative]] = {}
@@ -296,7 +297,7 @@ def exchanges_of_hits(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, .
 
 
 def _exchange_of(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
-    """Yield the prompt and the answer of the exchange with a hit's passage.
+    """Yield the prompt and the answer of the exchange that a hit's passage is from.
 
     One of them is the passage itself, the other is shortened. The agent's actions replace an answer without text.
     """

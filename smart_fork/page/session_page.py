@@ -256,7 +256,7 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of a tool call: in the address, its turn and index in the turn.
+    """Return the template values for the whole output of the tool call with the turn and the index in the address.
 
     Raises:
         SmartForkError: the session, its log or the step does not exist, or the session has changed since it was shown.
@@ -409,7 +409,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         return await endpoints.respond("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a browser's repeated question if a session has changed. The response is empty if not."""
+        """Answer a browser that asks again and again if a session has changed. The response is empty if it has not."""
         project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))

@@ -39,7 +39,7 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Decode the bytes that `cli.mcp_handshake.begun` has put into this process's command line."""
+        """Decode the command-line argument in which `mcp_handshake.encoded_start` has put this input."""
         hello, _, rest = argument.partition(".")
         return cls(base64.b64decode(hello), base64.b64decode(rest))
 

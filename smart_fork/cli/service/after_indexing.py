@@ -60,7 +60,7 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 class Renewal:
     """The work after index runs of the service, in background threads, one at a time.
 
-    If other index runs end meanwhile, the work is done once more.
+    If other index runs end meanwhile, the work is done once more, for all of them.
     """
 
     def __init__(self) -> None:

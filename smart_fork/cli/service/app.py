@@ -283,7 +283,7 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if no index run is active, or if a restart has waited long enough, `waited` seconds."""
+        """Return True if a restart need not wait for indexing: none runs, or the limit of `waited` seconds is over."""
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
 

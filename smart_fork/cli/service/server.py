@@ -182,7 +182,7 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """A web application that passes requests on to `app`. It counts running requests, but not to `passing` paths."""
+    """A web application that counts running requests, and passes them on to `app`. Paths in `passing` do not count."""
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -194,7 +194,7 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if no request runs or just ended, or if a restart has waited long enough, `waited` seconds."""
+        """Return True if a restart need not wait for requests: none runs, or the limit of `waited` seconds is over."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 

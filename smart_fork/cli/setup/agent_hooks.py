@@ -115,7 +115,7 @@ def _without_ours(text: str, event: str, spaces: _EmptyContainers) -> str:
 def _without(text: str, event: str, one: _Handler, spaces: _EmptyContainers) -> str:
     """Return the settings `text` without the handler `one`, and without groups and containers that become empty.
 
-    Containers that were empty before smart-fork changed the settings stay (see `_Spaces`).
+    Containers that were empty before smart-fork changed the settings stay (see `_EmptyContainers`).
     """
     if len(json_edit.items(text, one.handlers)) > 1:
         return json_edit.remove(text, one.handlers, one.handler)
@@ -235,7 +235,7 @@ def wanted(agent: AgentName) -> dict[str, Any]:
 
 
 def install(agent: AgentName) -> HooksChanged:
-    """Install the agent's hooks, in place of an older version's. Return the changes.
+    """Install the agent's hooks, in place of those of an older version. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written; it is unchanged.
@@ -250,9 +250,9 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Install the agent's hooks again after recall (hints from past sessions) was switched on or off. Return notes.
+    """Install the agent's hooks again after hints from past sessions (recall) were switched on or off. Return notes.
 
-    Do nothing if no hooks are installed, or this agent has none for recall.
+    Do nothing if no hooks are installed, or this agent has none for hints.
     """
     hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)

@@ -127,7 +127,7 @@ def _missing_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def setup_lock() -> Iterator[None]:
-    """Hold the lock of setup inside the context. Then delete those of smart-fork's folders that are empty.
+    """Hold the lock of setup inside the context. Afterwards delete smart-fork's state folders if they are empty.
 
     Raises:
         SmartForkError: another process holds the lock.
