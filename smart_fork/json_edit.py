@@ -88,7 +88,7 @@ def member(text: str, at: int, key: str) -> JsonItem | None:
 
 
 def append(text: str, at: int, value: Any, key: str | None = None) -> str:
-    """Return `text` with `value` (as member `key`) at the end of the object or array at `at`, with its formatting."""
+    """Return `text` with `value` (as member `key`) added to the object or array at `at`, formatted as its siblings."""
     inside = items(text, at)
     unit, outer = _unit(text), _indentation(text, at)
     if inside:
@@ -113,7 +113,7 @@ def replace(text: str, item: JsonItem, value: Any) -> str:
 
 
 def remove(text: str, at: int, item: JsonItem, empty: str = "") -> str:
-    """Return `text` without `item` of the object or array at `at`; if nothing is left, with the white space `empty`."""
+    """Return `text` without `item` of the object or array at `at`, which gets the white space `empty` if left empty."""
     inside = items(text, at)
     index = inside.index(item)
     if index:
@@ -144,7 +144,7 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Return the path and the white space of the deepest existing object or array on `way`; nothing if it is not empty.
+    """Return {path: white space} of the deepest existing object or array on the path `way`, if it is empty; else {}.
 
     With it, `withdraw` restores the text as it was before an `insert`.
     """

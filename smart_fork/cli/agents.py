@@ -23,8 +23,8 @@ class AgentAtAGlance(Value):
     """An agent in the answer of ``agents``.
 
     `version` is installed (empty if unknown), `seen` is the version that smart-fork was tested with. `can` maps
-    abilities to True or False, `why_not` gives reasons. `problem` is why its sessions cannot be forked, `unread` why
-    they cannot be read.
+    abilities to True or False, `why_not` those that it lacks to the reasons. `problem` is why its sessions cannot be
+    forked, `unread` why they cannot be read.
     """
 
     name: AgentName

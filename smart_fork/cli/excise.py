@@ -169,7 +169,7 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_unverified(found: Soundness) -> bool:
-    """Return True if ``excise verify`` found nothing wrong, but could not check the cuts without a snapshot."""
+    """Return True if ``excise verify`` found nothing wrong, but could not check cuts that have no snapshot."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -369,11 +369,7 @@ def forget(
 
 @bounded()
 def _confirm_forgetting(reference: str) -> None:
-    """Show the session's title, and ask the person to confirm that smart-fork forgets the session.
-
-    Raises:
-        Usage: stdin is no terminal, or the command answers in JSON.
-    """
+    """Show the session's title, and ask the person to confirm. Refuse without a terminal or with ``--json``."""
     from smart_fork.finding import session_lookup
     from smart_fork.finding.results import title
 

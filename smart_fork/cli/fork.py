@@ -183,7 +183,7 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print how many exchanges and tokens of a session its fork keeps within the budget; `in_full`, each exchange too.
+    """Print how many exchanges and tokens of a session its fork keeps within the budget; with `in_full`, each exchange.
 
     With `alone` (one session, in its own agent), also print from which message on the fork's log is new.
     """

@@ -164,7 +164,7 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _introduces_client(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if `params` name the client and a supported protocol version, as if ``initialize`` is not used."""
+    """Return True if `params` name the client and a supported protocol version, as without ``initialize``."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False

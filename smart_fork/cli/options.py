@@ -35,7 +35,7 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` in a form that typer can read. A parameter of a request class becomes one option a field."""
+    """Return `command` as typer can read it: a parameter of a request class becomes an option for each field."""
     parameters, requests = inputs(command, _options_of)
     shown = [*map(_for_typer, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)

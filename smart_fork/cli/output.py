@@ -120,7 +120,7 @@ class _Stream:
         return self.console.width if self.is_terminal else 0
 
     def row(self, *given: Plain | str) -> None:
-        """Print `given` as one line of a table, cut to the terminal's width; elsewhere whole."""
+        """Print `given` as one line of a table, shortened to the terminal's width; without a terminal, whole."""
         parts = [*map(_as_plain, given)]
         if not self._uses_rich:
             self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
@@ -217,7 +217,7 @@ def cut_to(text: str, cells: int) -> str:
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
-    """Return `text` as lines, `margin` columns narrower than the terminal, at most `most`; as one line without one."""
+    """Return `text` as lines for the terminal, `margin` columns narrower, at most `most`; elsewhere as one line."""
     if not stream.width:
         return [text]
     from rich.text import Text

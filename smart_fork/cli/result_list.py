@@ -189,7 +189,7 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 
 def _explained(hit: Hit) -> Iterator[str]:
-    """Yield lines that explain a result's score (with ``--explain``), and its full id (with ``--verbose``, too)."""
+    """Yield lines that explain a result's score (with ``--explain``), and its full id (also with ``--verbose``)."""
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
     if why:
         cached = cache_in_words(hit.price.cached_until)
@@ -266,7 +266,6 @@ def _notices(answer: Found, min_score: float | None = None) -> Iterator[str]:
 
 
 def _index_progress(answer: Found) -> str:
-    """Return a sentence about how much is indexed, and what to do until all is."""
     state = answer.index
     read = state.sessions / (state.sessions + (state.unread_logs or 0) or 1)
     done = f"{math.floor(100 * read * state.covered.all_passages)} %"

@@ -415,7 +415,7 @@ def _command(given: Mapping[str, Any] | str) -> str:
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """Return the last `LAST_LINES` lines of a command's output, without one of which only the end was read."""
+    """Return the last `LAST_LINES` lines of a command's output. A line of which only the end was read is left out."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]

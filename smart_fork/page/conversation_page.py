@@ -235,7 +235,7 @@ def asked_in_short(question: str) -> Masked:
 
 
 def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Group a session's forks by the exchange (a prompt with its answer) in which they left the session.
+    """Group a session's forks by the exchange (a prompt with its answer) at which they were forked.
 
     `forks` are pairs of the last shared message's number and the fork. The keys are the numbers of the exchanges' first
     messages.

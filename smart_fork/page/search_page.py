@@ -52,7 +52,7 @@ _MAX_BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class FacetChoice:
-    """One value of a search filter. `by` are all filters in use after its selection."""
+    """One value of a search filter. `by` are all filters that are in use after a person has chosen it."""
 
     title: str
     chosen: bool

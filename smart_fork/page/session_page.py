@@ -409,7 +409,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         return await endpoints.respond("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a browser that asks again and again if a session has changed. The response is empty if it has not."""
+        """Answer a browser that keeps asking if a session has changed. The response is empty if it has not."""
         project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))

@@ -165,7 +165,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse JSON. If `text` is invalid, return the readable members of its object (of several, a list); else `None`."""
+    """Parse JSON. Of invalid JSON, return an object's readable members (of several objects, a list), or `None`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

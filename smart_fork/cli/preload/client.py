@@ -82,7 +82,7 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 
 def _ignored() -> str:
-    """Return the signals that this process ignores, as numbers with spaces between: the command must ignore them, too."""
+    """Return the numbers of the signals that this process ignores, as text: the command must ignore them, too."""
     return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
 
 

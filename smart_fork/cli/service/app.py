@@ -283,7 +283,7 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if a restart need not wait for indexing: none runs, or the limit of `waited` seconds is over."""
+        """Return True if a restart need not wait for indexing: none runs, or it waited too long (`waited` seconds)."""
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
 

@@ -171,7 +171,6 @@ def _bound(literal: str, port: int) -> socket.socket:
 
 
 def _host_header(host: str, port: int) -> str:
-    """Return `host` and `port` as in a request's Host header, such as ``localhost:80`` or ``[::1]:80``."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
 
@@ -194,7 +193,7 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if a restart need not wait for requests: none runs, or the limit of `waited` seconds is over."""
+        """Return True if a restart need not wait for requests: none runs, or it waited too long (`waited` seconds)."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 

@@ -345,7 +345,7 @@ _PATIENCE, _FEW = 0.0, 128
 
 
 def first_index(plan: SetupPlan) -> list[str]:
-    """Index the words of all sessions. Embed few missing passages now, many in the background. Return notes.
+    """Index the words of all sessions, and embed missing passages: a few now, many in the background. Return notes.
 
     Raises:
         SmartForkError: the index or the embedding model is not available.

@@ -103,7 +103,7 @@ def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """Yield the checks of the setup for ``doctor``: one for all parts that setup has installed, one for recall."""
+    """Yield the checks of the setup for ``doctor``: one for all parts that setup has installed, one for the hints."""
     ledger = Ledger()
     lines = list(ledger)
     if not lines:

@@ -45,7 +45,7 @@ def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Delete the skill file in `line` of setup's ledger, unless a person has changed it. Return notes for the person."""
+    """Delete the skill file in `line` of setup's ledger, unless a person has changed it. Return notes for the user."""
     file = _file(line.path)
     text = file.read()
     if text is None or line.edit is None:
