@@ -51,7 +51,7 @@ _NAMED = 5
 
 @value
 class Check(Value):
-    """The result of checking one part of the installation. If it is `optional`, such as tmux, it may be missing."""
+    """The result of checking one part of the installation. An `optional` part, such as tmux, may be missing."""
 
     RUN_INDEX = "Run `smart-fork index run`."
 

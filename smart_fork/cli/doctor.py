@@ -180,7 +180,7 @@ class _Examination:
             yield from _checks_of("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compare(self, one: _Sample) -> tuple[str, str]:
-        """Read a session's log again and compare it with the index and with the export (a Markdown file).
+        """Read the log of the session `one` again, and compare it with the index and the export (a Markdown file).
 
         Return a complaint about the passages, and the path of an export that differs; both empty if nothing is wrong.
         """

@@ -385,7 +385,7 @@ def _confirm_forgetting(reference: str) -> None:
 
 
 def _shared_id(path: Path, agent: str) -> str | None:
-    """Return the id of the shared session that the log at `path` was pushed as; `None` if it is not shared."""
+    """Return the id under which the session of the log at `path` is shared; `None` if it is not shared."""
     from smart_fork.agents.log_readers import READERS
 
     if agent in READERS.names and state_db.rows("SELECT 1 FROM pulled LIMIT 1"):

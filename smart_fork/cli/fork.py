@@ -239,7 +239,7 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
 
 
 def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
-    """Search for the `best` sessions. Return a fork request for each, and the number skipped for low scores.
+    """Search for the `best` sessions. Return a fork request like `like` for each, and the number with too low scores.
 
     If no session fits, print the results of the search and exit with 3.
     """

@@ -63,7 +63,7 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
 
 
 def _for_typer(one: Parameter) -> Parameter:
-    """Return a command's parameter in typer's form: a text in its annotation becomes the help of an option.
+    """Return a command's parameter `one` in typer's form: a text in its annotation becomes the help of an option.
 
     A `ProjectOption` becomes a path, so that shells complete it.
     """
@@ -76,7 +76,7 @@ def _for_typer(one: Parameter) -> Parameter:
 
 
 def _options_of(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the command-line option for a request's field; for the field `worktree` also the option for its name.
+    """Yield the command-line option for a request's field `one`; for the field `worktree` also the option for its name.
 
     `said` describes the option, unless `other`, from the command's decorator, has another description.
     """
@@ -100,7 +100,7 @@ def _options_of(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> 
 
 
 def _is_negated(said: FieldInput) -> bool:
-    """Return True if the only flag of a field is ``--no-…``, which makes the field false."""
+    """Return True if the only flag of a field, described by `said`, is ``--no-…``, which makes the field false."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 

@@ -1,8 +1,4 @@
-"""Lists of sessions for people: search results with the next command, and a list to choose a session from.
-
-Titles may be hostile. fzf (a program to choose from a list) gets them only through a pipe. Of the line that it returns,
-only the agent and the session id reach a command, and both are checked.
-"""
+"""Lists of sessions for people: search results, with notices and the next commands."""
 
 from __future__ import annotations
 
@@ -124,7 +120,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
-    """Return the columns of a result's line: rank, score, headline, facts. Narrow terminals omit the last facts."""
+    """Return a result's columns: rank, score (if scores are `known` to be reliable), headline, and facts about it."""
     return (
         str(hit.rank),
         percent(hit.score) if known or hit.wrote else "",
@@ -137,7 +133,10 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
-    """Yield each result's line, made from its columns in `table` and cut to the terminal's width."""
+    """Yield each result's line, from its columns in `table`, fitted to the terminal: narrow ones omit the last facts.
+
+    If scores are `known` to be reliable, likely results are bold.
+    """
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
     led = [one for one in (0, 1) if widths[one]]

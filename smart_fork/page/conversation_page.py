@@ -69,7 +69,7 @@ class OutlineEntry:
     """A line of a conversation's outline, for one exchange (a prompt with its answer), from message `number` on.
 
     `here` is True if the current page shows the exchange, and `asked` if the page's address has a number in it. `point`
-    is the last message of the exchange after which the session can be forked.
+    is the last message in the exchange at which the session can be forked, if there is one.
     """
 
     place: int
@@ -320,7 +320,7 @@ def _exchange_of(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
 
 
 def _parts_by_speaker(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Split an indexed passage by speaker: yield each speaker's role and text."""
+    """Split the indexed passage at `place`, with this `text`, by speaker: yield each speaker's role and text."""
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

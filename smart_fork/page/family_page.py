@@ -153,10 +153,10 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 
 
 def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the page of a session's family (the session and its forks).
+    """Return the template values for the page of a family: the session at the address `place`, and its relatives.
 
-    They are the time line, each member's own work, the `best` member to fork, and if the query names two members, `a`
-    and `b`, their comparison.
+    They are the time line, each member's own work, the `best` member to fork, and if the query `asked` names two
+    members, `a` and `b`, their comparison.
     """
     family = lineage(located(place).reference)
     own = own_works(family.sessions)
@@ -311,7 +311,7 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
     """Return a name for each session of a family (a session and its forks), by id: its title, or its id.
 
-    A fork with its parent's title is named by its first own prompt.
+    A fork with its parent's title is named by the first prompt of its `own` work.
     """
     titles = {one.session_id: one.title for one in family}
     names = {}

@@ -45,7 +45,7 @@ class Begun(NamedTuple):
 
 
 class Stdio:
-    """The connection to a client on stdin and stdout. Valid messages go to the SDK; it answers other lines itself."""
+    """The connection to a client on stdin and stdout. The SDK gets its valid messages; others are answered here."""
 
     def __init__(self, begun: Begun) -> None:
         self._hello = begun.hello

@@ -151,7 +151,7 @@ _KINDS = {
 
 
 def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool call, converted to the types that `model` accepts.
+    """Return the arguments `given` to a tool, converted to the types that `model` accepts.
 
     `schema` is the tool's published JSON schema. Some clients send lists, whole numbers, true and false as JSON in a
     text.

@@ -27,7 +27,7 @@ HINT = 'The client names its projects as roots; config.toml can allow more: [ser
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """A project that a client may read. For a project outside git, `below` includes the directories below its root."""
+    """A project that a client may read. With `below`, a project outside git includes the directories below its root."""
 
     project: Project
     below: bool

@@ -1,7 +1,7 @@
 """The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home directory.
 
-The folder `sessions` has the logs, `repositories` the commits that the sessions made. `write_demo_home` replaces the
-directories, commit ids and times in them.
+The folder `sessions` has the logs, `repositories` the commits that the sessions made. `write_demo_home` fills in
+directories, commit ids and times.
 """
 
 from __future__ import annotations

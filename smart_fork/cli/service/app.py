@@ -1,4 +1,4 @@
-"""The service's web application: MCP, hooks, recall, the browser page, the state of indexing, and a health check."""
+"""The service's web application: MCP, hooks and hints, the browser page, the state of indexing, and a health check."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _looked_up(host: str) -> list[str]:
 
 
 def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
-    """Open the service's sockets at `host` and `port`, by default the wanted port or else any free one.
+    """Open the service's sockets at `host` and `port`; without a port, at the usual one or else any free one.
 
     Raises:
         ProgramFailed: `port` is taken, or `host` is no address of this machine.

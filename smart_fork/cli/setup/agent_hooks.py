@@ -37,7 +37,7 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
-    """Put smart-fork's handlers, by event, into the settings at `path`, in place of earlier ones.
+    """Put the `wanted` handlers of smart-fork, by event, into the settings at `path`, in place of earlier ones.
 
     Return (True if the settings changed, their new text).
 

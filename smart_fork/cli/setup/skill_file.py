@@ -22,7 +22,7 @@ def content() -> str:
 
 
 def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
-    """Return the step that writes the skill file (instructions for agents) to an agent's `folder`.
+    """Return the step that writes the skill file (instructions for agents) to a `folder` that the agent of `way` reads.
 
     If a person has changed an existing file, the step is not done.
     """
