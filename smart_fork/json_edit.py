@@ -270,7 +270,7 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Write the array `after` as JSON. Elements of the array `before` keep their spelling in its `text`."""
+    """Write the array `after` as JSON. Elements that the array `before` has, too, keep their spelling in its `text`."""
     there = list(_members(text))
     if len(before) == len(after):
         each = zip(there, before, after, strict=True)

@@ -62,7 +62,7 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
 
 
 def _names(parameter: Any) -> list[str]:
-    """Return the names of a click parameter as help shows them: the flags of an option, or an argument's metavar."""
+    """Return a click parameter's names as help shows them: an option's flags, or an argument's metavar alone."""
     return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
 
 

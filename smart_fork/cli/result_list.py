@@ -155,7 +155,7 @@ def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool
 
 
 def _file_names(headline: str, files: Sequence[str], room: int) -> str:
-    """Return the names of the first `files` that fit beside `headline`, padded to `room` columns in all."""
+    """Return the names of the first `files` that fit beside `headline`, padded so that both take `room` columns."""
     names = [PurePath(name).name for name in files]
     if not out.width:
         return f"  {', '.join(names)}" if names else ""
@@ -168,7 +168,7 @@ def _file_names(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """Yield the lines below a result: its notes, the code lines that it wrote, and a quotation."""
+    """Yield the lines below a result: its notes, the code lines that it wrote, and if `quoting`, a quotation."""
     marks = [
         *filter(None, [place_mark(hit.project_inferred_from, hit.began_in)]),
         *(hit.noted.marks if hit.noted else ()),

@@ -120,7 +120,7 @@ class ShownExchanges:
         return len(self.shown)
 
     def entry(self, place: int, *, here: bool) -> OutlineEntry:
-        """Return the outline's entry for the exchange with index `place`. `here`: the current page shows it."""
+        """Return the outline's entry for the exchange with index `place`. With `here`, the current page shows it."""
         exchange = self.all[place]
         start, end = exchange.start, exchange.start + len(exchange.turns)
         calls = [call for turn in exchange.turns for call in turn.tool_calls if not call.ours]

@@ -464,7 +464,7 @@ class SearchViews:
         return await self.endpoints.respond("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: ProjectChoice) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """Return a request's search, and the values of the first screen, which are empty if something is searched."""
+        """Return a request's search, and the values of the first screen, which are empty if there is a question."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:

@@ -283,7 +283,7 @@ def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) 
 
 
 def _optional(one: Parameter) -> Parameter:
-    """Return the parameter as keyword-only. If it has a default value, null is accepted as well."""
+    """Return the parameter `one` as keyword-only. If it has a default value, null is accepted as well."""
     kind: Any = one.annotation
     if one.default is not Parameter.empty:
         kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]

@@ -331,7 +331,7 @@ class _JsonRpcOnly:
 
 
 def _with_id(number: str | int, send: Send) -> Send:
-    """Return a `send` function that adds the request's id to error responses, where the MCP library omits it."""
+    """Return a `send` function that adds the request's id `number` to error responses: the MCP library omits it."""
     held: list[Message] = []
 
     async def sent(message: Message) -> None:

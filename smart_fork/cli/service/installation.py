@@ -52,7 +52,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> UnitSettings | None:
-    """Return the settings of this home's service if `keeper` has it installed; `None` without one, or if damaged."""
+    """Return the settings of this home's service if `keeper` has installed it; `None` if not, or if damaged."""
     if not keeper.path.exists():
         return None
     try:
