@@ -29,7 +29,7 @@ _EXAMPLES = {
 
 
 def _key(default: Any, meaning: str) -> Any:
-    """Return a dataclass field for a setting: its default value, and its meaning for people."""
+    """Return a dataclass field for a setting, with its default value and its meaning for people."""
     return field(default=default, metadata={"meaning": meaning})
 
 
@@ -82,7 +82,7 @@ def engine() -> str:
 
 
 def homes() -> tuple[str, ...]:
-    """Return further folders with agents' logs in config.toml, each as "VARIABLE=FOLDER"."""
+    """Return the further folders of agents' logs that config.toml names, each as "VARIABLE=FOLDER"."""
     return section(TopLevel).homes
 
 

@@ -51,7 +51,7 @@ _NAMED = 5
 
 @value
 class Check(Value):
-    """The result of checking one part of the installation. If it is `optional`, such as tmux, it may be missing."""
+    """The result of checking one part of the installation. An `optional` part, such as tmux, may be missing."""
 
     RUN_INDEX = "Run `smart-fork index run`."
 
@@ -189,7 +189,7 @@ def _project() -> Iterator[Check]:
 def _agents_in_use() -> list[AgentAdapter]:
     """Return the agents in use; if there are none, all agents that smart-fork can start.
 
-    An agent that smart-fork can only read counts as used if it has logs.
+    An agent that smart-fork can only read, not start, counts as used if it has logs.
     """
     started = [agent for agent in READERS if AGENTS[agent.name].command]
     read = [agent for agent in READERS if not AGENTS[agent.name].command and any(agent.discover())]
@@ -213,7 +213,7 @@ def _logs() -> Iterator[Check]:
 
 
 def _other_homes(agent: AgentAdapter) -> list[Path]:
-    """Return folders in which an agent seems to keep logs of a second account, and which are not read."""
+    """Return folders that seem to have the agent's logs of a second account, and that smart-fork does not read."""
     usual = AGENTS[agent.name].home.default
     if AGENTS[agent.name].home.inside:
         return []

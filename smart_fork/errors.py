@@ -132,7 +132,7 @@ class WrongVerb(SmartForkError):
 
 
 class Conflict(SmartForkError):
-    """A session on the server that has changed since the client saw it: to `count` records with this `digest`."""
+    """A session on the server that changed since the client saw it. It has `count` records and this `digest` now."""
 
     code = "conflict"
     exit_code = 9
@@ -144,7 +144,7 @@ class Conflict(SmartForkError):
 
 
 class Withdrawn(Conflict):
-    """Sent content that its owner has withdrawn (taken back). The server does not accept this content again."""
+    """Sent content that its owner has withdrawn. The server does not accept this content again."""
 
     code = "withdrawn"
 

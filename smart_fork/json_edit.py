@@ -88,7 +88,7 @@ def member(text: str, at: int, key: str) -> JsonItem | None:
 
 
 def append(text: str, at: int, value: Any, key: str | None = None) -> str:
-    """Add `value` at the end of the object (as member `key`) or array at position `at`, formatted like its siblings."""
+    """Return `text` with `value` (as member `key`) added to the object or array at `at`, formatted as its siblings."""
     inside = items(text, at)
     unit, outer = _unit(text), _indentation(text, at)
     if inside:
@@ -113,7 +113,7 @@ def replace(text: str, item: JsonItem, value: Any) -> str:
 
 
 def remove(text: str, at: int, item: JsonItem, empty: str = "") -> str:
-    """Remove `item` from the object or array at position `at`, and write the white space `empty` if nothing is left."""
+    """Return `text` without `item` of the object or array at `at`, which gets the white space `empty` if left empty."""
     inside = items(text, at)
     index = inside.index(item)
     if index:
@@ -127,9 +127,9 @@ Way = tuple[str, ...]
 
 
 def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
-    """Add `value` at the end of the object (as member `key`) or array at the path `way`, a member name for each level.
+    """Return `text` with `value` (as member `key`) at the end of the object or array at the path `way`.
 
-    Missing objects and arrays on the path are created.
+    The path has a member name for each level. Missing objects and arrays on it are created.
     """
     at = root(text)
     for depth, name in enumerate(way):
@@ -144,7 +144,7 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Return the path and the white space of the deepest existing object or array on `way`, if that is empty.
+    """Return {path: white space} of the deepest existing object or array on the path `way`, if it is empty; else {}.
 
     With it, `withdraw` restores the text as it was before an `insert`.
     """
@@ -155,7 +155,7 @@ def empty_on(text: str, way: Way) -> dict[Way, str]:
 
 
 def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> str:
-    """Undo an `insert`: remove `item` from the object or array at `way`, and containers that become empty.
+    """Undo an `insert`: return `text` without `item` of the object or array at `way`, and without emptied containers.
 
     Those in `empty` (they were empty before the `insert`) stay, with their white space.
     """
@@ -231,7 +231,7 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
 
 class _Member(NamedTuple):
-    """A member of an object, or an element (without a `name`) of an array.
+    """A member of an object, or an element (without a `name`) of an array, as it is written in a JSON text.
 
     Its value is written as `text`, after the text `before` (such as its name), and followed by white space `behind`.
     """
@@ -270,7 +270,7 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Write the array `after` as JSON. Elements of the array `before` keep their spelling in its `text`."""
+    """Write the array `after` as JSON. Elements that the array `before` has, too, keep their spelling in its `text`."""
     there = list(_members(text))
     if len(before) == len(after):
         each = zip(there, before, after, strict=True)

@@ -1,7 +1,7 @@
 """Origins of sessions: the sessions and messages from other people, and the sources of branches and hand-overs.
 
-Anybody who can share a session can put words into it. So an agent that resumes a session of other people asks before it
-acts, whatever settings and records say. So do forks of it.
+Anybody who can share a session can put words into it. So an agent that resumes such a session, or a fork of it, asks
+before it acts, whatever settings and records say.
 
 Branches, hand-overs and merges are noted here, because an agent's logs do not name sessions of another agent, nor all
 their sources.
@@ -49,7 +49,7 @@ _LOOKED_AT: dict[str, str] = {}
 
 @contextmanager
 def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
-    """A context in which a session is known as a temporary copy of the shared session `shared_id`, only to read."""
+    """Mark a session inside the context as a temporary copy, only for reading, of the shared session `shared_id`."""
     _LOOKED_AT[session_id] = shared_id
     try:
         yield
@@ -63,7 +63,7 @@ def viewed_as(session_id: str) -> str | None:
 
 
 def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
-    """Return the ids of sessions and messages from other people among `ids`; all `ids` if the notes cannot be read."""
+    """Return those of `ids` that are of sessions or messages from other people; all, if the notes cannot be read."""
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
     try:
@@ -130,7 +130,7 @@ def forget_handover(session_id: str) -> None:
 
 
 def handovers() -> list[HandedOver]:
-    """Return the origins of all branched, merged and handed-over sessions, each one's first source first.
+    """Return the origins of all branched, merged and handed-over sessions, for each session the first source first.
 
     The list is empty if the state folder cannot be read, as on a team's server.
     """

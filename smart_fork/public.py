@@ -249,7 +249,7 @@ def _wanted(
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
 ) -> Budget | None:
-    """Build the token budget of a fork. `keep` and `drop` are exchange numbers."""
+    """Return the token budget of a fork; `None` without `budget`. `keep` and `drop` are exchange numbers."""
     if budget is None:
         if intent or also or keep or drop:
             raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")

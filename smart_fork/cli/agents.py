@@ -23,8 +23,8 @@ class AgentAtAGlance(Value):
     """An agent in the answer of ``agents``.
 
     `version` is installed (empty if unknown), `seen` is the version that smart-fork was tested with. `can` maps
-    abilities to True or False, `why_not` gives reasons. `problem` is why its sessions cannot be forked, `unread` why
-    they cannot be read.
+    abilities to True or False, `why_not` those that it lacks to the reasons. `problem` is why its sessions cannot be
+    forked, `unread` why they cannot be read.
     """
 
     name: AgentName
@@ -44,7 +44,7 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """Compare the installed version with the tested one: "newer", "older", or empty for the same minor version."""
+        """The installed version compared with the tested one: "newer", "older", or empty for the same minor version."""
         return AGENTS[self.name].compared(self.version)
 
 
@@ -56,7 +56,7 @@ class AgentsAtAGlance(Value):
 
 
 def all_agents(env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
-    """Return all agents with their versions, which their programs print in parallel."""
+    """Return all agents with their versions. The agents' programs print these, and run in parallel."""
     known = Processes()
     agents, logs = list(AGENTS), dict[AgentName, Understood]()
     with known_index() as store:

@@ -54,7 +54,7 @@ _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
 def _refuse_repeated(given: Sequence[Any]) -> None:
-    """Refuse an option that is given twice and takes one value; click would silently use the last one."""
+    """Refuse an option that takes one value and is given twice: click would silently use the last value."""
     options = [one for one in given if one.param_type_name == "option" and not (one.multiple or one.count)]
     for one, number in Counter(one for one in options if not one.is_flag or one.secondary_opts).items():
         if number > 1:
@@ -62,7 +62,7 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
 
 
 def _names(parameter: Any) -> list[str]:
-    """Return the names of a click parameter as help shows them: the flags of an option, or an argument's metavar."""
+    """Return a click parameter's names as help shows them: an option's flags, or an argument's metavar alone."""
     return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
 
 
@@ -87,7 +87,7 @@ class _CheckedParameters:
     make_parser: Callable[[Any], Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse `args` as click does, and replace result numbers, such as ``1``, by references to sessions.
+        """Parse `args` as click does, and replace numbers of results, such as ``1``, by references to those sessions.
 
         Refuse empty, repeated and contradictory values.
         """
@@ -119,7 +119,7 @@ class Command(_CheckedParameters, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless an environment variable of smart-fork has an invalid value.
 
-        An agent may name a session that a recall hint (a line about a past session) suggested: record that it did.
+        If an agent passes a session that a hint (a line about a past session) named, record that the hint was followed.
         """
         if ctx.info_name not in _WHATEVER_IS_SET and (
             fault := next(filter(None, (one.fault() for one in VARIABLES)), "")

@@ -117,9 +117,9 @@ _MEANT = {
 
 
 def unknown_command(words: list[str], path: str, names: Iterable[str]) -> Exception:
-    """Return the error for `words` of which the first is no command of the program or group `path`.
+    """Return the error for an unknown command, the first of `words`, in the program or command group `path`.
 
-    It suggests a similar one of `names`; for several words, a search.
+    It suggests a similar command of `names`, or a search if there is none and there are several words.
     """
     from difflib import get_close_matches
 
@@ -144,7 +144,7 @@ def command_module(name: str) -> ModuleType:
 
 
 def command_in(words: list[str]) -> str | None:
-    """Return the command that `words` call: the first word that is no option, or `None` if that is no command."""
+    """Return the command that the arguments `words` call: the first word without a dash; `None` if it is no command."""
     name = next((one for one in words if not one.startswith("-")), "")
     name = ALIASES.get(name, name)
     return name if name in COMMANDS else None

@@ -131,7 +131,7 @@ class _Examination:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[Check]:
-        """Check for logs that are not indexed, and for indexed logs that were deleted. An index run repairs both."""
+        """Check for logs that are not indexed, and indexed logs that are gone. Then choose the logs to sample."""
         there = {file.location: file for agent in READERS for file in agent.discover()}
         rows: Any = self._store.db.execute(
             "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
@@ -180,7 +180,7 @@ class _Examination:
             yield from _checks_of("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compare(self, one: _Sample) -> tuple[str, str]:
-        """Read a session's log again and compare it with the index and with the export (a Markdown file).
+        """Read the log of the session `one` again, and compare it with the index and the export (a Markdown file).
 
         Return a complaint about the passages, and the path of an export that differs; both empty if nothing is wrong.
         """
@@ -258,7 +258,7 @@ class _Examination:
     def _questions(self) -> Iterator[Check]:
         """Search for the words of sampled passages, and check that each passage's own session is among the results.
 
-        Other sessions with the same text can push it out, so this fails only if more than half of the searches miss it.
+        Other sessions with the same text can be ranked above it, so this fails only if most of the searches miss it.
         """
         failed: list[str] = []
         missed: list[str] = []

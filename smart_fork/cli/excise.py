@@ -169,7 +169,7 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_unverified(found: Soundness) -> bool:
-    """Return True if ``excise verify`` found nothing wrong, but could not check the cuts without a snapshot."""
+    """Return True if ``excise verify`` found nothing wrong, but could not check cuts that have no snapshot."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -276,7 +276,7 @@ def _masked_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _means_turns(text: str) -> bool:
-    """Return True if `text`, the only argument, is a range of turns, such as ``5-7``, and no session id."""
+    """Return True if `text`, the only argument of a cut, is a range of turns, such as ``5-7``, and no session id."""
     from smart_fork.finding.session_lookup import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
@@ -284,7 +284,7 @@ def _means_turns(text: str) -> bool:
 
 
 def _confirmed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Show the planned cut and ask for confirmation. Without stdin or with ``--json``, return False unasked."""
+    """Show the planned cut, and ask for confirmation. Without stdin or with ``--json``, return False unasked."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
@@ -369,11 +369,7 @@ def forget(
 
 @bounded()
 def _confirm_forgetting(reference: str) -> None:
-    """Show the session's title, and ask the person to confirm that smart-fork forgets the session.
-
-    Raises:
-        Usage: stdin is no terminal, or the command answers in JSON.
-    """
+    """Show the session's title, and ask the person to confirm. Refuse without a terminal or with ``--json``."""
     from smart_fork.finding import session_lookup
     from smart_fork.finding.results import title
 
@@ -389,7 +385,7 @@ def _confirm_forgetting(reference: str) -> None:
 
 
 def _shared_id(path: Path, agent: str) -> str | None:
-    """Return the id of the shared session that the log at `path` was pushed as; `None` if it is not shared."""
+    """Return the id under which the session of the log at `path` is shared; `None` if it is not shared."""
     from smart_fork.agents.log_readers import READERS
 
     if agent in READERS.names and state_db.rows("SELECT 1 FROM pulled LIMIT 1"):

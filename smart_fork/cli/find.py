@@ -1,4 +1,4 @@
-"""The commands ``find``, ``recall``, ``why``, ``fix``, ``list``, ``show`` and ``export``."""
+"""The commands ``find``, ``recall``, ``why`` and ``fix``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _print_exchanges(request: FindRequest, project: str | None) -> None:
 
 
 def _patch() -> bool | str:
-    """Return the patch on stdin; after a few seconds without one, `True`, which means the uncommitted changes."""
+    """Return the patch on stdin; if none comes within seconds, `True`, which means the uncommitted changes."""
     if sys.stdin.isatty() or not select.select([sys.stdin], [], [], _PATCH_SECONDS)[0]:
         return True
     return sys.stdin.read() or True
@@ -156,7 +156,7 @@ def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectO
 
 
 def _exit_code(answer: Answer) -> int:
-    """Return 3 if the project has no session, 1 if the search failed, else 0."""
+    """Return ``find``'s exit code: 3 if the project or given code has no session, 1 if the search failed, else 0."""
     if isinstance(answer, Unsearched):
         return 1 if answer.fallback_sessions else 3
     if answer.code:

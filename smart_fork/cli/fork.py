@@ -1,4 +1,4 @@
-"""The commands ``fork``, ``branch`` and ``lineage``."""
+"""The commands ``fork`` and ``branch``."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print how many exchanges and tokens of a session its fork keeps within the budget; `in_full`, each exchange too.
+    """Print how many exchanges and tokens of a session its fork keeps within the budget; with `in_full`, each exchange.
 
     With `alone` (one session, in its own agent), also print from which message on the fork's log is new.
     """
@@ -217,9 +217,8 @@ def price_in_words(price: ForkPrice) -> str:
 def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
     """Fork the sessions `ids`, or the `best` ones of a search, with the options of `like`. Print each result.
 
-    Each fork gets a new worktree if `in_worktrees` is true, or a name for them.
-
-    Exit with 1 if a fork was not started, with 3 if no session fits.
+    Each fork gets a new git worktree if `in_worktrees` is true, or is a name for the worktrees. Exit with 1 if a fork
+    was not started, with 3 if no session fits.
     """
     from smart_fork.forking.search_and_fork import fan_out
 
@@ -240,7 +239,7 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
 
 
 def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
-    """Search for the `best` sessions. Return a fork request for each, and the number skipped for low scores.
+    """Search for the `best` sessions. Return a fork request like `like` for each, and the number with too low scores.
 
     If no session fits, print the results of the search and exit with 3.
     """

@@ -1,4 +1,4 @@
-"""The commands ``index run``, ``index status`` and ``index path``; ``project`` and ``project adopt``."""
+"""The commands ``index run``, ``index status`` and ``index path``."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _answer_quickly(asked: list[str]) -> None:
-    """Answer ``statusline``, ``welcome`` and shell completions, and end this process. Return for other commands."""
+    """If `asked` is ``statusline`` or ``welcome``, or a shell asks for completions, answer and end this process."""
     from smart_fork.cli import quick_answers
 
     if asked == ["statusline"]:

@@ -66,7 +66,7 @@ def application(*names: str, every: bool = False) -> typer.Typer:
 
 @cache
 def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
-    """Return the click command of `application` with the same arguments. It is cached: a group is slow to build."""
+    """Return the click command of `application` with the same arguments. It is cached, because it is slow to build."""
     return typer.main.get_command(application(*names, every=every))
 
 
@@ -107,7 +107,7 @@ def show_help(
 
 
 def _placeholder() -> None:
-    """Placeholder for the function of each command in the list of all commands, which only prints help."""
+    """Stand in for each command's function in the list of all commands, which only prints help."""
     raise NotImplementedError
 
 
@@ -130,7 +130,7 @@ def _options(
 def _note_caller() -> None:
     """Store which agent, if any, runs this command.
 
-    If a person runs it, also keep the names (not the values) of the agents' login variables in the environment.
+    If a person runs it, also note the names (not the values) of the login variables for agents in the environment.
     """
     from smart_fork.agents import AGENTS
     from smart_fork.system.call_context import calling

@@ -30,8 +30,8 @@ _SPEAK = {"method", "result", "error"}
 def serve(options: Sequence[str]) -> list[str] | None:
     """Answer requests on stdin until one comes that has no answer in the catalogue (a file of ready answers).
 
-    Return the arguments that start the complete MCP server with the unanswered input; `None` for unknown `options`. If
-    the client closes stdin, end this process.
+    Return the arguments that start the complete MCP server with the unanswered input; `None` if `options` are not known
+    here. If the client closes stdin, end this process.
     """
     tools = wanted(options)
     if tools is None:
@@ -164,7 +164,7 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _introduces_client(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if `params` name the client and a supported protocol version, as without a handshake."""
+    """Return True if `params` name the client and a supported protocol version, as without ``initialize``."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False
@@ -183,7 +183,7 @@ def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC message in `line`; `None` if it is none."""
+    """Return the JSON-RPC message in `line`; `None` if the line is not a valid one."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

@@ -35,7 +35,7 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` in a form that typer can read: a request parameter becomes an option for each field."""
+    """Return `command` as typer can read it: a parameter of a request class becomes an option for each field."""
     parameters, requests = inputs(command, _options_of)
     shown = [*map(_for_typer, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)
@@ -63,7 +63,7 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
 
 
 def _for_typer(one: Parameter) -> Parameter:
-    """Return a command's parameter in typer's form: a text in its annotation becomes the help of an option.
+    """Return a command's parameter `one` in typer's form: a text in its annotation becomes the help of an option.
 
     A `ProjectOption` becomes a path, so that shells complete it.
     """
@@ -76,7 +76,7 @@ def _for_typer(one: Parameter) -> Parameter:
 
 
 def _options_of(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the command-line option for a request's field; for the field `worktree` also the option for its name.
+    """Yield the command-line option for a request's field `one`; for the field `worktree` also the option for its name.
 
     `said` describes the option, unless `other`, from the command's decorator, has another description.
     """
@@ -100,7 +100,7 @@ def _options_of(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> 
 
 
 def _is_negated(said: FieldInput) -> bool:
-    """Return True if the only flag of a field is ``--no-…``, which makes the field false."""
+    """Return True if the only flag of a field, described by `said`, is ``--no-…``, which makes the field false."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
@@ -159,7 +159,7 @@ def option(purpose: str, words: Names, check: Callable[[str], str], *names: str)
 
 
 def among(words: Names) -> Callable[[str], str]:
-    """Return a function that refuses a value which is not among `words`."""
+    """Return a function that returns a value which is among `words`, and refuses any other value."""
 
     def check(value: str) -> str:
         if value not in words():

@@ -120,7 +120,7 @@ class _Stream:
         return self.console.width if self.is_terminal else 0
 
     def row(self, *given: Plain | str) -> None:
-        """Print `given` as one line of a table, cut to the terminal's width; elsewhere whole."""
+        """Print `given` as one line of a table, shortened to the terminal's width; without a terminal, whole."""
         parts = [*map(_as_plain, given)]
         if not self._uses_rich:
             self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
@@ -185,7 +185,7 @@ def write(text: str) -> None:
 
 
 def _unprinted(error: OSError) -> Exception:
-    """Return `Unprinted` for a failed write to stdout, but a `BrokenPipeError` itself: it ends the command quietly."""
+    """Return the error for a failed write to stdout: `Unprinted`, or a `BrokenPipeError` as is, to end quietly."""
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
@@ -217,7 +217,7 @@ def cut_to(text: str, cells: int) -> str:
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
-    """Return `text` in lines `margin` columns narrower than the terminal, at most `most`; if there is none, in one."""
+    """Return `text` as lines for the terminal, `margin` columns narrower, at most `most`; elsewhere as one line."""
     if not stream.width:
         return [text]
     from rich.text import Text
@@ -246,7 +246,7 @@ def say_notes(warnings: Iterable[str]) -> None:
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:
-    """Print the first of the files that were passed over because they hold no session, and count the others."""
+    """Print the first of the files that indexing passed over because they hold no session, and count the others."""
     for one in logs[:_MAX_PASSED_OVER]:
         say(f"Passed over: {one.path}: {one.reason}")
     if len(logs) > _MAX_PASSED_OVER:
@@ -325,7 +325,7 @@ class ProgressBar:
         self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
 
     def close(self) -> None:
-        """Remove the bars from the terminal. Further progress shows them again."""
+        """Remove the progress bars from the terminal. Later progress shows new ones."""
         if self._tasks:
             self._bars.stop()
             self._tasks.clear()
@@ -410,7 +410,7 @@ def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
-    """Show inside the context that an agent is starting. Show nothing if its `place` is this terminal, "here"."""
+    """Show inside the context that an agent is starting, unless its `place` is "here": it takes over this terminal."""
     return working("starting the agent", quiet=quiet or place == "here")
 
 

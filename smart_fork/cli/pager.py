@@ -38,7 +38,7 @@ class _Rendered(Markdown):
 
 
 def _cleaned(token: Token) -> Token:
-    """Return the Markdown `token` without control characters, also those from HTML entities such as ``&#27;``."""
+    """Return the Markdown `token` without control characters, also those from HTML (``&#27;``). Line breaks stay."""
     token.content = printable(token.content)
     token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}
     token.type = "hardbreak" if token.type == "softbreak" else token.type
@@ -73,7 +73,7 @@ def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _pager() -> list[str]:
-    """Return the command of the person's pager; empty if none is installed, or an agent runs this command."""
+    """Return the command of the person's pager; empty if it is not to be used, as when an agent runs this command."""
     if calling.get() is not None or os.environ.get("TERM") == "dumb":
         return []
     words = os.environ.get("PAGER", "less").split()

@@ -62,7 +62,7 @@ def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def words_before(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
-    """Return the words before the one to complete, and its typed part; `None` if a quote is open."""
+    """Return the words before the one to complete, and the typed part of that word; `None` if a quote is open."""
     try:
         if shell == "bash":
             words, at = shlex.split(env["COMP_WORDS"]), int(env["COMP_CWORD"])
@@ -195,7 +195,7 @@ def _print_and_exit(answer: Callable[[], str]) -> NoReturn:
 def status_segment(status: Any) -> str:
     """Return smart-fork's part of Claude Code's status line, such as ``fork of … · 2 workers, 1 asks``.
 
-    `status` is the JSON with which Claude Code describes its session. The text is empty without a parent or workers.
+    `status` is the JSON with which Claude Code describes its session. Without a parent and workers, the text is empty.
     """
     session_id = _text(status, "session_id")
     directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")

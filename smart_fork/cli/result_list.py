@@ -1,8 +1,4 @@
-"""Lists of sessions for people: search results with the next command, and a list to choose a session from.
-
-Titles may be hostile. fzf (a program to choose from a list) gets them only through a pipe. Of the line that it returns,
-only the agent and the session id reach a command, and both are checked.
-"""
+"""Lists of sessions for people: search results, with notices and the next commands."""
 
 from __future__ import annotations
 
@@ -62,7 +58,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_reliable(answer: Found) -> bool:
-    """Return True if a low score means a bad match: all logs and vectors are there, and the language fits."""
+    """Return True if a low score means a bad match: nothing is left to index, and the question's language fits."""
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
@@ -124,7 +120,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
-    """Return the columns of a result's line: rank, score, headline, facts. Narrow terminals omit the last facts."""
+    """Return a result's columns: rank, score (if scores are `known` to be reliable), headline, and facts about it."""
     return (
         str(hit.rank),
         percent(hit.score) if known or hit.wrote else "",
@@ -137,7 +133,10 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
-    """Yield each result's line, made from its columns in `table` and cut to the terminal's width."""
+    """Yield each result's line, from its columns in `table`, fitted to the terminal: narrow ones omit the last facts.
+
+    If scores are `known` to be reliable, likely results are bold.
+    """
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
     led = [one for one in (0, 1) if widths[one]]
@@ -156,7 +155,7 @@ def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool
 
 
 def _file_names(headline: str, files: Sequence[str], room: int) -> str:
-    """Return the names of the first `files` that fit beside `headline`, padded to `room` columns in all."""
+    """Return the names of the first `files` that fit beside `headline`, padded so that both take `room` columns."""
     names = [PurePath(name).name for name in files]
     if not out.width:
         return f"  {', '.join(names)}" if names else ""
@@ -169,7 +168,7 @@ def _file_names(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """Yield the lines below a result: its notes, the code lines that it wrote, and a quotation."""
+    """Yield the lines below a result: its notes, the code lines that it wrote, and if `quoting`, a quotation."""
     marks = [
         *filter(None, [place_mark(hit.project_inferred_from, hit.began_in)]),
         *(hit.noted.marks if hit.noted else ()),
@@ -189,7 +188,7 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 
 def _explained(hit: Hit) -> Iterator[str]:
-    """Yield lines that explain a result's score (--explain), and its full id (also --verbose)."""
+    """Yield lines that explain a result's score (with ``--explain``), and its full id (also with ``--verbose``)."""
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
     if why:
         cached = cache_in_words(hit.price.cached_until)
@@ -266,7 +265,6 @@ def _notices(answer: Found, min_score: float | None = None) -> Iterator[str]:
 
 
 def _index_progress(answer: Found) -> str:
-    """Return a sentence about how much is indexed, and what to do until all is."""
     state = answer.index
     read = state.sessions / (state.sessions + (state.unread_logs or 0) or 1)
     done = f"{math.floor(100 * read * state.covered.all_passages)} %"

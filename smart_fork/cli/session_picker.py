@@ -123,7 +123,7 @@ def _fzf_lines(rows: Sequence[PickerRow]) -> str:
 
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
-    """Let the person choose an action and a session in fzf, at the path `program`; typing searches again."""
+    """Return the action and session that a person chooses in fzf, at the path `program`, or `None`. Typing searches."""
     from smart_fork.cli.preload.client import start_preloader
 
     if sys.platform == "linux" and not Setting.PRELOAD.is_off():
@@ -144,7 +144,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = Fals
 def with_numbers(
     rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
 ) -> tuple[Action, Reference] | None:
-    """Let the person choose an action and a session from a numbered list. Words start a new `search`."""
+    """Return the action and session that a person chooses from a numbered list, or `None`. Words start a `search`."""
     seen = rows
     while True:
         seen = seen[: max(5, shutil.get_terminal_size().lines - _AROUND)]

@@ -187,7 +187,7 @@ def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
 
 
 def _label(one: Relative, *, marked: bool, agent: str = "") -> Plain:
-    """Return a session's lines in the tree: title, facts and running worker. The title is bold if `marked`.
+    """Return the lines of the session `one` in the tree: title (bold if `marked`), facts and running worker.
 
     `agent` is the name of its agent, if the tree has sessions of several agents.
     """

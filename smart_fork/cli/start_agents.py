@@ -195,7 +195,7 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
 
 
 def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
-    """Send `prompt` to the worker that already runs in the session.
+    """Send `prompt` to the worker `there`, which already runs in the session.
 
     Raises:
         ForkRefused: the prompt cannot be sent now, and was not sent.

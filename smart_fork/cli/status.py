@@ -1,4 +1,4 @@
-"""The commands ``status`` (index, service, recall and workers on one screen) and ``agents``."""
+"""The command ``status``: index, service, recall and workers on one screen."""
 
 from __future__ import annotations
 

@@ -114,13 +114,13 @@ def _of_git(part: str) -> FileDiff:
 
 
 def _name_in_header(header: str) -> str:
-    """Return the file's name from a header ``a/name b/name``; if the names differ, the header."""
+    """Return the file's name from a header ``a/name b/name``; if the two names differ, the whole header."""
     before, after = header[: len(header) // 2], header[len(header) // 2 + 1 :]
     return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else header
 
 
 def _own_patch(given: Mapping[str, Any] | str) -> str:
-    """Return the patch with its own marks of begin and end in the arguments of a tool call; "" without one."""
+    """Return the argument of a tool call that has a patch with the mark ``*** Begin Patch``; "" without one."""
     values = [given] if isinstance(given, str) else [patch_of(given), given.get("command"), given.get("cmd")]
     texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
     return next((text for text in texts if isinstance(text, str) and _BEGIN in text), "")
@@ -203,7 +203,7 @@ def _line(line: str) -> DiffLine:
 
 
 def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MAX_LINES) -> FileDiff:
-    """Build a file's changes from the lines of a diff. Secrets are masked in the old and the new text separately."""
+    """Build a file's changes from a diff's lines. Old and new text are masked separately: a secret may span lines."""
     added, removed = _count(lines, "added"), _count(lines, "removed")
     if note := _unreadable(line.text for line in lines):
         return FileDiff(_name(path), how, added=added, removed=removed, note=note)
@@ -369,7 +369,7 @@ class Steps:
         return {one.id: one for one in self._codec.used(record)} if self._codec and record else {}
 
     def _output_of(self, call: str) -> GivenBack | None:
-        """Return the output of the tool call with the id `call`; `None` if its result has no record."""
+        """Return the output of the tool call with the id `call`; `None` if the log has no record of its result."""
         place = self._answered.get(call)
         record = _record(self._session.turns[place].raw) if place is not None and self._codec else None
         if record is None or self._codec is None:
@@ -415,7 +415,7 @@ def _command(given: Mapping[str, Any] | str) -> str:
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """Return the last `LAST_LINES` lines of a command's output, without a line whose beginning is missing."""
+    """Return the last `LAST_LINES` lines of a command's output. A line of which only the end was read is left out."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]

@@ -69,7 +69,7 @@ class OutlineEntry:
     """A line of a conversation's outline, for one exchange (a prompt with its answer), from message `number` on.
 
     `here` is True if the current page shows the exchange, and `asked` if the page's address has a number in it. `point`
-    is the last message of the exchange after which the session can be forked.
+    is the last message in the exchange at which the session can be forked, if there is one.
     """
 
     place: int
@@ -120,7 +120,7 @@ class ShownExchanges:
         return len(self.shown)
 
     def entry(self, place: int, *, here: bool) -> OutlineEntry:
-        """Return the outline's entry for the exchange with index `place`. `here`: the current page shows it."""
+        """Return the outline's entry for the exchange with index `place`. With `here`, the current page shows it."""
         exchange = self.all[place]
         start, end = exchange.start, exchange.start + len(exchange.turns)
         calls = [call for turn in exchange.turns for call in turn.tool_calls if not call.ours]
@@ -194,7 +194,7 @@ def reading(
     """Build the page of a conversation that contains turn number `at`, or the first page.
 
     With `whole`, the page has the entire conversation without thoughts, for a file to send to others. `words` are the
-    search question's words. `codec` and `begun` are as for `Steps`.
+    search question's words. `codec` decodes the agent's records, `begun` maps ids of tool calls to sub-agents' names.
 
     Raises:
         NotFound: the conversation has no turn `at`.
@@ -235,9 +235,10 @@ def asked_in_short(question: str) -> Masked:
 
 
 def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Group a session's forks by the exchange (a prompt with its answer) with the last message that they share.
+    """Group a session's forks by the exchange (a prompt with its answer) at which they were forked.
 
-    `forks` are pairs of that message's number and the fork. The keys are the numbers of the exchanges' first messages.
+    `forks` are pairs of the last shared message's number and the fork. The keys are the numbers of the exchanges' first
+    messages.
     """
     numbers = [entry.number for entry in page.outline]
     found: dict[int, list[Relative]] = {}
@@ -296,7 +297,7 @@ def exchanges_of_hits(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, .
 
 
 def _exchange_of(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
-    """Yield the prompt and the answer of the exchange with a hit's passage.
+    """Yield the prompt and the answer of the exchange that a hit's passage is from.
 
     One of them is the passage itself, the other is shortened. The agent's actions replace an answer without text.
     """
@@ -319,7 +320,7 @@ def _exchange_of(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
 
 
 def _parts_by_speaker(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Split an indexed passage by speaker: yield each speaker's role and text."""
+    """Split the indexed passage at `place`, with this `text`, by speaker: yield each speaker's role and text."""
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

@@ -199,8 +199,8 @@ class Endpoints:
     def form(self, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False) -> Endpoint:
         """Return an endpoint for a form: it calls `work` with the fields once, then redirects to the address `shown`.
 
-        ``{form}`` in `shown` stands for the form's name. With `unlike`, a form with the fields that another window has
-        just sent gets that window's result, unless it has the field `again`.
+        ``{form}`` in `shown` stands for the form's name. With `unlike`, a form equal to one just sent from another
+        window counts as sent twice: it gets the first one's result, unless it has the field `again`.
         """
 
         async def answer(request: Request) -> Response:

@@ -65,7 +65,7 @@ def _as_text(line: str) -> str:
 
 
 def _code_lines(lines: Sequence[str]) -> frozenset[int] | None:
-    """Return the indices of the lines in code blocks; `None` if no line contains HTML to escape."""
+    """Return the indices of lines in code blocks, where HTML must not be escaped; `None` if no line needs escaping."""
     if not any(_TAG.search(line) for line in lines):
         return None
     if sum(map(len, lines)) > _MAX_CHARACTERS:

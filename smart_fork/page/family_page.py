@@ -153,10 +153,10 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 
 
 def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the page of a session's family (the session and its forks).
+    """Return the template values for the page of a family: the session at the address `place`, and its relatives.
 
-    They are the time line, each member's own work, the `best` member to fork, and if the query names two members, `a`
-    and `b`, their comparison.
+    They are the time line, each member's own work, the `best` member to fork, and if the query `asked` names two
+    members, `a` and `b`, their comparison.
     """
     family = lineage(located(place).reference)
     own = own_works(family.sessions)
@@ -178,7 +178,7 @@ def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def _compared(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
-    """Compare two members of a family (a session and its forks) by id, or return why they cannot be compared."""
+    """Return (comparison, "") of two members of a family (a session and its forks) by id, or (`None`, the reason)."""
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
@@ -311,7 +311,7 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
     """Return a name for each session of a family (a session and its forks), by id: its title, or its id.
 
-    A fork with its parent's title is named by its first own prompt.
+    A fork with its parent's title is named by the first prompt of its `own` work.
     """
     titles = {one.session_id: one.title for one in family}
     names = {}
@@ -325,8 +325,8 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 def best_of(family: Iterable[Relative]) -> str:
     """Return the id of the best member of a family (a session and its forks) to fork.
 
-    It is the first in the order of equal search results, among sessions with committed work or passed tests. Return ""
-    if there is none, or if fewer than two members have a log.
+    It has committed work or passed tests, and a search would list it first if all members matched equally. Return "" if
+    there is none, or if fewer than two members have a log.
     """
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:

@@ -61,7 +61,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the form with the fields `at` and `budget` as its pressed button, `way`, sets them."""
+    """Return the form with the fields `at` and `budget` set by its pressed button, `way`, such as ``--at 12``."""
     way = form.get("way", "")
     name, _, value = way.removeprefix("--").partition(" ")
     if name == "budget":

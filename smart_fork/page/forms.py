@@ -147,7 +147,6 @@ class PageForms(Generic[T]):
             log.warning("that a form was sent cannot be noted: %s", error)
 
     def _sweep(self) -> None:
-        """Delete the stored names of expired forms."""
         for note in self._folder.glob("*-*") if not self._folder.is_symlink() else ():
             try:
                 if self._now() - int(note.name.partition("-")[0], 16) >= FORM_SECONDS:

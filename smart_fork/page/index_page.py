@@ -53,7 +53,7 @@ def holdings(checked: Checked | None = None) -> Shown:
 
 
 def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
-    """Group the counts of indexed sessions by project, the one that was used last first."""
+    """Group the counts of indexed sessions in `held` by project, the one that was used last first."""
     sessions, latest = defaultdict[str, Counter[AgentName]](Counter), dict[str, str]()
     for one in held:
         sessions[one.root][one.agent] += one.sessions

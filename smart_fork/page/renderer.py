@@ -158,12 +158,12 @@ def link(path: str, **query: Any) -> str:
 
 
 def is_named(one: Any) -> bool:
-    """Return True if a worker has a name from the user, not its id or the start of its prompt."""
+    """Return True if the worker `one` has a name from the user, not its id or the start of its prompt."""
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
 def worker_title(one: Any) -> str:
-    """Return the text that names a worker on the page: the user's name for it, the start of its prompt, or its id."""
+    """Return the name of the worker `one` on the page: the user's name for it, the start of its prompt, or its id."""
     asked = "" if is_named(one) else shorten(mask(getattr(one, "prompt", "")), NAME_CHARACTERS)
     return printable(asked or one.name or one.worker_id or "")
 
@@ -181,13 +181,13 @@ class Addressed(Protocol):
 
 
 def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
-    """Return the address of a session's page, at message `at` if given, or of its page of the `kind` "family"."""
+    """Return the address of the session `one`, at message `at` if given, or with the `kind` "family", of its family."""
     path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
 
 def subagent_link(one: Addressed, name: str, **query: Any) -> str:
-    """Return the address of the conversation of a session's sub-agent."""
+    """Return the address of the conversation of a sub-agent, called `name`, of the session `one`."""
     return link(f"{session_link(one)}/agents/{quote(name, safe='')}", **query)
 
 
@@ -255,7 +255,7 @@ def _colour_of(kind: Any) -> str:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """Escape `text` and highlight the words of a search question, also as beginnings of longer words."""
+    """Escape `text`, and highlight the `words` of a search question in it, also as beginnings of longer words."""
     wanted = {word.lower() for word in words}
     stems = tuple(word for word in wanted if len(word) >= _STEM)
 
@@ -374,7 +374,7 @@ def streamed(template: str, *shown: Shown, status: int = 200) -> Response:
 
 
 def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
-    """Yield a rendered template in pieces of `PIECE_CHARACTERS`, or smaller ones where it has ``send_now``."""
+    """Yield a template, rendered with the values `known`, in pieces of `PIECE_CHARACTERS`, smaller at ``send_now``."""
     pieces, size = list[str](), 0
     for piece in _environment.get_template(template).generate(known):
         if piece != _NOW:

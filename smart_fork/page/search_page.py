@@ -52,7 +52,7 @@ _MAX_BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class FacetChoice:
-    """One value of a search filter. `by` are all filters in use after its selection."""
+    """One value of a search filter. `by` are all filters that are in use after a person has chosen it."""
 
     title: str
     chosen: bool
@@ -464,7 +464,7 @@ class SearchViews:
         return await self.endpoints.respond("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: ProjectChoice) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """Return the search's values for a request, and those of the first screen, which are empty for a question."""
+        """Return a request's search, and the values of the first screen, which are empty if there is a question."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:

@@ -114,7 +114,9 @@ def located(place: Mapping[str, str]) -> Located:
 
 @bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
-    """Return the values of a session's page, from its log, a copy of it, or its export (a Markdown file).
+    """Return the values of the page of the session at the address `place`, from its log, a copy, or its export.
+
+    An export is a Markdown file, which stays when the log is gone.
 
     Raises:
         SmartForkError: the session or the requested message does not exist.
@@ -167,7 +169,7 @@ def read_of(
 def changes_since(
     place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None
 ) -> tuple[ChangeSinceShown, str]:
-    """Return the change of a session since the state `mark` in the query `asked`, and the address of the new messages.
+    """Return the change of the session at `place` since the query's state `mark`, and the address of its new messages.
 
     With a `project`, the session is one that the project's team shares.
 
@@ -196,7 +198,9 @@ def number(text: str | None) -> int | None:
 
 
 def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
-    """Return the values of the page of a teammate's session, read from the team's server and not stored here.
+    """Return the values of the page of a teammate's session at the address `place`, read from the team's server.
+
+    The session is not stored here.
 
     Raises:
         SmartForkError: the session or message does not exist, may not be read, or the server does not answer.
@@ -214,7 +218,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
 
 
 def subagent_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for a sub-agent's conversation."""
+    """Return the template values for the conversation of the sub-agent that the address parts `place` name."""
     there = located(place)
     parent, session = subagent(place)
     at, agent = number(asked.get("at")), AGENTS[there.agent]
@@ -235,7 +239,7 @@ def subagent_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
-    """Return the session and the sub-agent's conversation that an address names.
+    """Return the session and the sub-agent's conversation that the address parts `place` name.
 
     Raises:
         NotFound: the sub-agent does not exist, or its log cannot be read.
@@ -256,7 +260,7 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of a tool call: in the address, its turn and index in the turn.
+    """Return the template values for the whole output of the tool call with the turn and index in the address `place`.
 
     Raises:
         SmartForkError: the session, its log or the step does not exist, or the session has changed since it was shown.
@@ -288,7 +292,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the git commits made in a session. `made` is `None` if no commit is known."""
+    """Return the template values for the git commits of the session at `place`. `made` is `None` if none is known."""
     there = located(place)
     session = session_lookup.look_into(there)
     made = commits_made([(there.agent, there.session_id)], session.cwd).get(there.session_id)
@@ -409,7 +413,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         return await endpoints.respond("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a browser's repeated question if a session has changed. The response is empty if not."""
+        """Answer a browser that keeps asking if a session has changed. The response is empty if it has not."""
         project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))

@@ -88,7 +88,7 @@ class SignInCookies:
         return -SLACK_SECONDS <= now - begun < MAX_AGE_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
-        """Return the digest under which a cookie is stored: the time of a look-up tells nothing about its value."""
+        """Return the digest under which a cookie is stored: the time to find it reveals nothing about the cookie."""
         return hashlib.blake2b(value.encode("utf-8", "replace"), key=self._token().encode()[:64]).hexdigest()
 
     def _note(self) -> None:

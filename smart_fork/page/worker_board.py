@@ -38,7 +38,7 @@ class Inherited:
 
 
 def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
-    """Measure the parent's conversation in a fork's log; `None` without one.
+    """Measure the parent's conversation in a fork's log; `None` if the log has none.
 
     Instructions and tools are not counted, because a new session loads them too.
     """
@@ -224,7 +224,7 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return a fingerprint of a worker's question, the same for each option that the screen shows as selected."""
+    """Return a fingerprint of a worker's question, the same whichever option the screen shows as selected."""
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -255,7 +255,7 @@ def _options(seen: Observation) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Observation) -> str:
-    """Return a worker's question without its options; with them if the text of some is unknown."""
+    """Return a worker's question without its options, or with them if the text of one is unknown."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))

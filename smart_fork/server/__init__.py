@@ -107,7 +107,7 @@ async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallN
 async def hide_resources(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """Remove resources from the capabilities in the answer to a handshake.
 
-    The SDK announces them although there are none. Claude Code adds three tools of its own for them.
+    The SDK announces them although there are none, and Claude Code would add three tools of its own for them.
     """
     result = await call_next(ctx)
     if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):

@@ -159,7 +159,7 @@ def _own_directory() -> Path:
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """Return the projects that the client may read: over HTTP a limited number, on stdin and stdout all (`None`).
+    """Return the projects that the client may read; `None` for all, as on stdin and stdout. Over HTTP they are limited.
 
     They are the client's roots and workspaces, and the projects in config.toml. The model's arguments cannot add one.
     """
@@ -176,7 +176,7 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """Return the URIs of the client's MCP roots (directories). The client is asked once a request."""
+    """Return the URIs of the client's MCP roots (directories). The client is asked for them once in each request."""
     request, roots = _named.get()
     if request is ctx.request_context:
         return roots

@@ -123,7 +123,7 @@ def labels(hits: Sequence[Hit]) -> dict[str, str]:
 
 
 def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
-    """Return the error for a fork for which the person has chosen none of `hits`, because of `why`."""
+    """Return the error for a fork that was not started because the person chose none of `hits`. `why` is the reason."""
     several = len(hits) > 1
     what = f"{len(hits)} sessions have about the same score" if several else f"it loads {_tokens(hits[0])}"
     ask = "Ask the user which one. If you cannot ask, choose by their work." if several else _LESS

@@ -253,7 +253,7 @@ def _cheaper(best: Hit) -> str:
 
 
 def _in_worktree(options: Options) -> Options:
-    """Return the options with a `worktree` of "true" or "false", as some models write it, as a bool.
+    """Return the options; a `worktree` of "true" or "false", texts that some models give, becomes True or False.
 
     Raises:
         ToolError: Changes are wanted without a worktree.

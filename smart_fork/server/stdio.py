@@ -39,13 +39,13 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Decode the bytes that `cli.mcp_handshake.begun` has put into this process's command line."""
+        """Decode the command-line argument in which `mcp_handshake.encoded_start` has put this input."""
         hello, _, rest = argument.partition(".")
         return cls(base64.b64decode(hello), base64.b64decode(rest))
 
 
 class Stdio:
-    """The connection to a client on stdin and stdout. Valid messages go to the SDK; it answers other lines itself."""
+    """The connection to a client on stdin and stdout. The SDK gets its valid messages; others are answered here."""
 
     def __init__(self, begun: Begun) -> None:
         self._hello = begun.hello

@@ -102,7 +102,7 @@ def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Shorten the snippets in place, so that an answer with `RESULTS` results has at most `ANSWER` bytes."""
+    """Shorten the snippets in place, so that the JSON of `RESULTS` results has at most `ANSWER` bytes."""
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
         bare = [hit | {"snippet": ""} for hit in answer["results"]]
@@ -151,7 +151,7 @@ _KINDS = {
 
 
 def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool call, converted to the types that `model` accepts.
+    """Return the arguments `given` to a tool, converted to the types that `model` accepts.
 
     `schema` is the tool's published JSON schema. Some clients send lists, whole numbers, true and false as JSON in a
     text.
@@ -199,7 +199,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 
 
 def _wrong(arguments: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
-    """Return the names of the arguments with a type that `model` does not accept, without any conversion."""
+    """Return the names of the arguments whose type `model` does not accept without a conversion."""
     try:
         model.model_validate(arguments, strict=True)
     except ValidationError as error:
@@ -223,7 +223,7 @@ def _parsed(value: object) -> object:
 
 
 def _passable(arguments: Mapping[str, Any]) -> bool:
-    """Return False for arguments with a lone surrogate, or nested too deeply."""
+    """Return False for arguments that cannot be encoded: with a lone surrogate, or nested too deeply."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -237,8 +237,8 @@ Handler = Callable[..., Any]
 def asynchronous(handler: Handler) -> Handler:
     """Return a coroutine function for the SDK that runs `handler`, in a thread if it is a plain function.
 
-    A parameter that is a request class becomes one for each of its fields. `caller` gets the identified caller. An
-    argument `None` means the default.
+    Its parameters are those of `handler`, with each request class replaced by its fields. `caller` gets the identified
+    caller. An argument `None` means the default.
     """
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
     arguments, requests = inputs(handler, _made)
@@ -283,7 +283,7 @@ def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) 
 
 
 def _optional(one: Parameter) -> Parameter:
-    """Return the parameter as keyword-only. If it has a default value, null is accepted as well."""
+    """Return the parameter `one` as keyword-only. If it has a default value, null is accepted as well."""
     kind: Any = one.annotation
     if one.default is not Parameter.empty:
         kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]
@@ -301,7 +301,7 @@ def _client_key(context: Context[Any, Any]) -> str:
 
 
 def _late_workers(tool: str, answer: object) -> Iterator[str]:
-    """Yield a note for each worker in the `answer` of a call that was cancelled too late."""
+    """Yield a note for each worker in the `answer` of a call that was cancelled too late to prevent its start."""
     told = answer.as_json() if isinstance(answer, Value) else answer
     waiting: list[Any] = [told]
     while waiting:
@@ -359,8 +359,8 @@ class _UnchangedArguments(FuncMetadata):
 def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = False) -> Tool:
     """Return the MCP tool that runs `handler` (see `asynchronous`).
 
-    `reads` marks a tool that changes nothing, `ends` one that deletes or ends something. It publishes no schema of
-    results, since no agent shows that to its model.
+    `reads` marks a tool that changes nothing, `ends` one that deletes or ends something. The tool publishes no schema
+    of results, since no agent shows that to its model.
     """
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False

@@ -84,7 +84,7 @@ def _in_project(order: Any, caller: ToolCaller) -> Any:
 
 
 def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
-    """Return the result of starting a worker with masked names, commands and messages, as is safe for the model."""
+    """Return the result of starting a worker with texts that are safe for a model: no secrets or control characters."""
     if isinstance(result, NotSpawned):
         return replace(result, message=title(result.message), hint=title(result.hint))
     warnings = tuple(title(warning) for warning in result.warnings)

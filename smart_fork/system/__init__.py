@@ -1,1 +1,1 @@
-"""Access to the machine: processes, login shell, installed versions, limits of servers, and the context of a call."""
+"""Access to the machine: processes, Unix sockets, versions, limits of servers, JSON-RPC, and the context of a call."""

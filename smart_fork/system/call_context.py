@@ -27,7 +27,7 @@ HINT = 'The client names its projects as roots; config.toml can allow more: [ser
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """A project that a client may read. For a project outside git, `below` includes the directories below its root."""
+    """A project that a client may read. With `below`, a project outside git includes the directories below its root."""
 
     project: Project
     below: bool
@@ -37,10 +37,10 @@ _allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", defau
 
 
 def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
-    """Return the projects that a client may read: the directories that it has `claimed`, and those in config.toml.
+    """Return the projects that a client may read: the directories that it has `claimed`, and the `settled` ones.
 
-    The latter are `settled`. A client in the home directory, or above, may not read everything below. Invalid paths are
-    ignored.
+    The latter are from config.toml. A client that claims the home directory, or one above it, may not read everything
+    below. Invalid paths are ignored.
     """
     home = resolve(Path.home())
     found = [Permitted(one, below=not is_within(home, one.root)) for one in _projects(claimed)]
@@ -120,7 +120,7 @@ _given_up: ContextVar[Event] = ContextVar("given_up", default=_NEVER)
 
 
 class Cancelled(ForkRefused):
-    """A call that its caller has cancelled."""
+    """The error of a call that its caller has cancelled."""
 
     code = "cancelled"
 

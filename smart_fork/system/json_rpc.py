@@ -139,7 +139,7 @@ def _is_id(value: object) -> bool:
 
 
 def _sent_back(content: object) -> object:
-    """Return the id of an invalid message, for the answer. A fraction is not a valid id, but its sender knows it."""
+    """Return the id for the answer to an invalid message. A fraction is no valid id, but its sender recognizes it."""
     number = content.get("id") if isinstance(content, dict) else None
     is_number = isinstance(number, float) and abs(number) < float("inf")
     return number if is_number or _is_id(number) else None
@@ -165,7 +165,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse a line leniently. If it is invalid JSON, return the readable members of its objects; `None` without any."""
+    """Parse JSON. Of invalid JSON, return an object's readable members (of several objects, a list), or `None`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

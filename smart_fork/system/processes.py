@@ -69,7 +69,7 @@ class Completed:
 
     @property
     def complaint(self) -> Masked:
-        """Return the program's standard error, else its standard output, masked and at most 500 characters long."""
+        """Return the program's standard error, else its standard output, masked and shortened for an error message."""
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
 
@@ -279,7 +279,7 @@ class Processes:
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """Return the environment variables with which a running process was started; `None` if unknown.
 
-        By these a caller recognizes a process whose id the system has given to another one.
+        A caller uses them to notice that the system has given the id of an ended process to another one.
         """
         import psutil
 
@@ -300,7 +300,7 @@ class Processes:
             os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Replace this process with another program, as `exec` does."""
+        """Replace this process (or the client of `act_for`) with another program, as `exec` does."""
         with _starting(argv, cwd, env):
             if _client_process is not None:
                 _client_process.become(argv, cwd, env)

@@ -31,7 +31,7 @@ class Release(NamedTuple):
 
 @cache
 def own_version() -> str:
-    """Return the version of smart-fork that this process runs, cached against upgrades."""
+    """Return the version of smart-fork that this process runs. It is read once: an upgrade changes the files."""
     return version(_NAME)
 
 

@@ -1,7 +1,7 @@
 """The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home directory.
 
-The folder `sessions` has the logs, `repositories` the commits that the sessions made. `write_demo_home` replaces the
-directories, commit ids and times in them.
+The folder `sessions` has the logs, `repositories` the commits that the sessions made. `write_demo_home` fills in
+directories, commit ids and times.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _moment(found: re.Match[bytes]) -> datetime:
 
 
 def _codex_log_path(home: Path, text: bytes) -> Path:
-    """Return the path at which Codex keeps a log with this `text`: it has the session's start in local time."""
+    """Return the path at which Codex keeps a log with this `text`. Its name has the session's start in local time."""
     about = orjson.loads(text[: text.index(b"\n")])["payload"]
     start = datetime.fromisoformat(about["timestamp"]).astimezone()
     return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"
@@ -148,7 +148,7 @@ def _save(path: Path, text: bytes) -> None:
 def _shell_command(home: Path, env: Mapping[str, str]) -> str:
     """Return a command for a shell in the demo's repository, with `home` as its home directory.
 
-    It unsets variables of `env` that name another home of smart-fork or of an agent.
+    It unsets variables in `env` that would make smart-fork or an agent use another home.
     """
     names = ("SMART_FORK_HOME", *AGENTS.home_variables())
     unset = [word for name in names if name in env for word in ("-u", name)]

@@ -82,7 +82,7 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 
 def _ignored() -> str:
-    """Return the signals that this process ignores, as after ``nohup``; the command has to ignore them, too."""
+    """Return the numbers of the signals that this process ignores, as text: the command must ignore them, too."""
     return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
 
 
@@ -160,7 +160,7 @@ def read_exactly(line: Socket, size: int) -> bytes:
 
 
 def message(kind: bytes, body: bytes) -> bytes:
-    """Encode a message of this `kind` as `received` decodes it."""
+    """Encode a message: its `kind` (one byte), the length of its `body`, and the body."""
     return kind + len(body).to_bytes(SIZE) + body
 
 
@@ -223,7 +223,7 @@ def code() -> str:
 def _last_change(package: str) -> int:
     """Return the time of the last change in the folder `package`, in nanoseconds.
 
-    For an installed package this is the folder's own time; in a checkout, that of the newest Python file.
+    For an installed package this is the folder's own time; in a checkout, the time of the newest Python file.
     """
     if "site-packages" in package:
         return os.stat(package).st_mtime_ns  # noqa: PTH116
@@ -261,7 +261,7 @@ def start_preloader() -> None:
 
 
 def _listens(path: str) -> bool:
-    """Return True if a preloader listens on the socket `path`. A killed one leaves the socket's file."""
+    """Return True if a preloader listens on the socket `path`. The file alone is no proof: a killed one leaves it."""
     import errno
     import socket
 

@@ -58,9 +58,9 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 
 
 class Renewal:
-    """The work after index runs of the service, in background threads, one at a time.
+    """The work after index runs of the service (see `renewed`), in background threads, one at a time.
 
-    If other index runs end meanwhile, the work is done once more.
+    If other index runs end meanwhile, the work is done once more, for all of them.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Renewal:
 
 
 def renew_quietly() -> None:
-    """Do the work after an index run. Log a failure instead of raising it."""
+    """Do the work after an index run (see `renewed`). Log a failure instead of raising it."""
     try:
         with opened() as store:
             _renew(store, patience=0.0)

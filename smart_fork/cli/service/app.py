@@ -1,4 +1,4 @@
-"""The service's web application: MCP, hooks, recall, the browser page, the state of indexing, and a health check."""
+"""The service's web application: MCP, hooks and hints, the browser page, the state of indexing, and a health check."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if no index run is active, or if a restart has waited long enough, `waited` seconds."""
+        """Return True if a restart need not wait for indexing: none runs, or it waited too long (`waited` seconds)."""
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
 
@@ -331,7 +331,7 @@ class _JsonRpcOnly:
 
 
 def _with_id(number: str | int, send: Send) -> Send:
-    """Return a `send` function that adds the request's id to error responses, where the MCP library omits it."""
+    """Return a `send` function that adds the request's id `number` to error responses: the MCP library omits it."""
     held: list[Message] = []
 
     async def sent(message: Message) -> None:

@@ -42,7 +42,7 @@ class ServiceStatus(Value):
 
 @value
 class WayIn(Value):
-    """A way to sign a browser in within some `seconds`: open `file`, or enter `code` at the address `page`."""
+    """A way to sign a browser in within `seconds`: open `file`, or enter `code` at the address `page`."""
 
     file: str
     page: str
@@ -130,7 +130,7 @@ def find_service() -> Service | None:
 def started_service(starts: Callable[[], bool] = lambda: False) -> Service | None:
     """Return the running service of this home, or `None`. Wait for a service that is just starting.
 
-    A starting service holds a lock. `starts` returns True while a process lives that may still take it.
+    A starting service holds a lock. `starts` returns True while a newly started process may still take the lock.
     """
     deadline = time.monotonic() + START_SECONDS
     while (service := find_service()) is None and not Setting.SERVICE.is_off():

@@ -63,8 +63,8 @@ class Doors:
     """The paths that each kind of client may use. All other paths need the token or a cookie.
 
     `public` and `always` paths need neither. `always` paths have no rate limit either, because a refusal would cost as
-    much as an answer. Routes for `programs` need the token. The sign-in file sends its code to `way_in`. Responses of
-    `streams` stay open.
+    much as an answer. Routes for `programs` need the token. An HTML file that signs a browser in sends its code to
+    `way_in`. Responses of `streams` stay open.
     """
 
     always: Collection[str] = ()
@@ -171,7 +171,7 @@ class Guard:
         return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
-        """Return True if no foreign web page sent the request. The sign-in file is none, and may send its code."""
+        """Return True if no foreign web page sent the request. The HTML file that sends a sign-in code is allowed."""
         foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
         elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
@@ -197,7 +197,7 @@ class Guard:
 def _ending(peer: Peer, send: Send) -> Send:
     """Return a `send` function that ends the connection after one answer if the client has no valid credentials.
 
-    Such a client has to connect, and to queue, for each request.
+    Such a client must connect again, and queue, for each request, so that it cannot keep the others waiting.
     """
 
     async def sent(message: Message) -> None:
@@ -209,7 +209,7 @@ def _ending(peer: Peer, send: Send) -> Send:
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """Return all values of the cookie `name`. Programs at other ports can set a cookie of the same name."""
+    """Return all values of the cookie `name`: a program at another port can set one of this name, too."""
     pairs = (one.strip().partition("=") for line in headers.getlist("cookie") for one in line.split(";"))
     return [value for key, _, value in pairs if key == name]
 

@@ -52,7 +52,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> UnitSettings | None:
-    """Return the settings of this home's installed service; `None` without one, or if they are damaged."""
+    """Return the settings of this home's service if `keeper` has installed it; `None` if not, or if damaged."""
     if not keeper.path.exists():
         return None
     try:
@@ -65,7 +65,7 @@ def installed(keeper: Supervisor) -> UnitSettings | None:
 def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
 ) -> UnitSettings:
-    """Return the settings for installing the service. The arguments override those of an installed one."""
+    """Return the settings for installing the service with `keeper`. Arguments override those of an installed one."""
     said = os.environ if env is None else env
     return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
 

@@ -142,7 +142,7 @@ def hold() -> bool:
 
 
 def holder() -> int | None:
-    """Return the process that holds the lock of this home's service, or `None`.
+    """Return the id of the process that holds the lock of this home's service, or `None`.
 
     It is 0 for a process in another container or on another machine.
     """

@@ -96,7 +96,7 @@ def _looked_up(host: str) -> list[str]:
 
 
 def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
-    """Open the service's sockets at `host` and `port`, by default the wanted port or else any free one.
+    """Open the service's sockets at `host` and `port`; without a port, at the usual one or else any free one.
 
     Raises:
         ProgramFailed: `port` is taken, or `host` is no address of this machine.
@@ -171,7 +171,6 @@ def _bound(literal: str, port: int) -> socket.socket:
 
 
 def _host_header(host: str, port: int) -> str:
-    """Return `host` and `port` as in a request's Host header, such as ``localhost:80`` or ``[::1]:80``."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
 
@@ -182,7 +181,7 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """A web application that passes requests on to `app`. It counts running requests, but not to `passing` paths."""
+    """A web application that counts running requests, and passes them on to `app`. Paths in `passing` do not count."""
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -194,7 +193,7 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if no request runs or just ended, or if a restart has waited long enough, `waited` seconds."""
+        """Return True if a restart need not wait for requests: none runs, or it waited too long (`waited` seconds)."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 

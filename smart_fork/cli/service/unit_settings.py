@@ -1,4 +1,4 @@
-"""The settings of the installed service: program, port and environment variables. A later installation keeps them."""
+"""The installed service's settings (program, port, environment variables), stored for the next installation."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def checked_interval(text: str) -> str:
 
 
 def keep(settings: UnitSettings) -> None:
-    """Write the settings of this home's service to its state folder."""
+    """Store the settings of this home's service in its state folder, so that the next installation uses them again."""
     replace_file(private_dir(state_home()) / _KEPT, [orjson.dumps(asdict(settings), option=orjson.OPT_INDENT_2)])
 
 
 def kept() -> UnitSettings:
-    """Return the settings that `keep` wrote, which a person may have edited.
+    """Return the settings that the last installation stored. A person may have edited them.
 
     Raises:
         ValueError: the file is damaged.
@@ -143,9 +143,10 @@ def new_settings(
     before: UnitSettings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
     otherwise: int = PORT,
 ) -> UnitSettings:  # fmt: skip
-    """Return settings: each value from the arguments, else from `env`, else from `before`, else the default.
+    """Return settings for an installation: each value from the arguments, else `env`, else `before`, else the default.
 
-    `otherwise` is the default port. A variable that is empty in `env` is removed.
+    `before` are the installed service's settings, `otherwise` is the default port. A variable that is empty in `env` is
+    removed.
 
     Raises:
         Usage: a value is not acceptable.

@@ -77,7 +77,7 @@ class Upgrade:
 
 
 def adopt() -> None:
-    """Wait for each child process in a new thread. A restart keeps them, but ends the threads that waited for them."""
+    """Wait for each child process in a new thread, because a restart ends the threads that waited for them."""
     for child in psutil.Process().children():
         threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
 

@@ -188,9 +188,9 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
 
 
 def _confirmed(*, offers: bool) -> str:
-    """Ask the person to confirm the plan: "y" is all steps, "w" those without copies of logs (if it `offers` any).
+    """Ask the person to confirm the plan. Return "y" for all steps, "w" for all but copies of logs, empty for no.
 
-    Return an empty text for no.
+    "w" is possible only if the plan `offers` to copy logs.
     """
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
@@ -212,7 +212,7 @@ def compile_ahead() -> None:
 
 
 def _do_step(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """Do one step of the plan, and print its notes or error. Return it with them for the JSON answer."""
+    """Do one step of the plan, and print its notes or its error. Return the step with these, for the JSON answer."""
     told = step.told()
     try:
         notes = first_index(plan) if step.what == "index" else step.do(ledger)
@@ -345,7 +345,7 @@ _PATIENCE, _FEW = 0.0, 128
 
 
 def first_index(plan: SetupPlan) -> list[str]:
-    """Index the words of all sessions, and their embeddings: few here, many in the background. Return notes.
+    """Index the words of all sessions, and embed missing passages: a few now, many in the background. Return notes.
 
     Raises:
         SmartForkError: the index or the embedding model is not available.
@@ -364,7 +364,7 @@ def first_index(plan: SetupPlan) -> list[str]:
 
 
 def _indexed() -> tuple[int, bool]:
-    """Index the words of all sessions; embed them too if few passages are missing.
+    """Index the words of all sessions; embed their passages, too, if few lack an embedding.
 
     Return the number of sessions, and True if some passages still lack an embedding.
     """

@@ -1,4 +1,4 @@
-"""Installs smart-fork's hooks in an agent's settings, or in a file that is smart-fork's alone.
+"""Installs smart-fork's hooks in an agent's settings, or in a file of smart-fork's own in the agent's folder.
 
 A handler is a command that the agent runs at an event. In settings, smart-fork's handlers come after those of other
 programs, and all other bytes stay. Settings with an unknown form are not changed.
@@ -37,9 +37,9 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
-    """Put smart-fork's handlers, by event, into the settings at `path`, in place of earlier ones.
+    """Put the `wanted` handlers of smart-fork, by event, into the settings at `path`, in place of earlier ones.
 
-    Return True if the settings changed, and their new text.
+    Return (True if the settings changed, their new text).
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -115,7 +115,7 @@ def _without_ours(text: str, event: str, spaces: _EmptyContainers) -> str:
 def _without(text: str, event: str, one: _Handler, spaces: _EmptyContainers) -> str:
     """Return the settings `text` without the handler `one`, and without groups and containers that become empty.
 
-    Containers that were empty before smart-fork changed the settings stay (see `_Spaces`).
+    Containers that were empty before smart-fork changed the settings stay (see `_EmptyContainers`).
     """
     if len(json_edit.items(text, one.handlers)) > 1:
         return json_edit.remove(text, one.handlers, one.handler)
@@ -168,8 +168,9 @@ def _events(text: str) -> list[str]:
 
 
 class _EmptyContainers:
-    """A stored record of the JSON containers in settings that were empty before hooks were added, and of their white
-    space: they stay when the hooks are removed.
+    """The JSON containers in settings that were empty before hooks were added: they stay when these are removed.
+
+    They are stored in a file, with their white space.
     """
 
     def __init__(self, path: Path) -> None:
@@ -218,7 +219,7 @@ def settings_file(agent: AgentName) -> Path:
 def command(agent: AgentName) -> str:
     """Return the shell command that the agent runs as a hook.
 
-    If smart-fork is uninstalled, it prints nothing and exits with 0, so that the agent reports no error.
+    If smart-fork is uninstalled, the command prints nothing and exits with 0, so that the agent reports no error.
     """
     return f"{shlex.join(Processes.python(MODULE, agent))} {_IN_SILENCE}"
 
@@ -235,7 +236,7 @@ def wanted(agent: AgentName) -> dict[str, Any]:
 
 
 def install(agent: AgentName) -> HooksChanged:
-    """Install the agent's hooks, in place of an older version's. Return the changes.
+    """Install the agent's hooks, in place of those of an older version. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written; it is unchanged.
@@ -250,9 +251,9 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Install the agent's hooks again after recall (hints from past sessions) was switched on or off. Return notes.
+    """Install the agent's hooks again after hints from past sessions (recall) were switched on or off. Return notes.
 
-    Do nothing if no hooks are installed, or this agent has none for recall.
+    Do nothing if no hooks are installed, or this agent has none for hints.
     """
     hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)
@@ -314,7 +315,7 @@ def _written(path: Path, content: str) -> bool:
 
 
 def _deleted(path: Path, content: str) -> bool:
-    """Delete smart-fork's own file of hooks, which has the first line of `content`. Return True if it did."""
+    """Delete smart-fork's own file of hooks, known by the first line of `content`. Return False without such a file."""
     file = _file(path)
     before = file.read()
     if before is None or not _is_ours(before, content):

@@ -20,8 +20,8 @@ from smart_fork.errors import SmartForkError
 class Edit:
     """A change of a file's text: at the position `at`, in characters, `now` replaced `was`.
 
-    `before` and `after` are digests of the whole text (empty without a file). Only unchanged text is restored to the
-    byte.
+    `before` and `after` are digests of the whole text (empty without a file). They show whether the text was changed
+    again: then the edit cannot be undone to the byte.
     """
 
     at: int
@@ -44,7 +44,7 @@ class Edit:
         return digest(text) == self.after
 
     def never_came(self, text: str | None) -> bool:
-        """Return True if `text` is exactly the text before this edit."""
+        """Return True if `text` is exactly the text before this edit, so that there is nothing to undo."""
         return digest(text) == self.before
 
     def undone(self, text: str) -> str | None:
@@ -74,7 +74,7 @@ def write_errors(path: Path, how: str) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path, folders: list[Path]) -> None:
-    """Remove temporary files of a killed process next to `path`, and those of `folders` that are empty."""
+    """Remove temporary files that a killed process left beside `path`, and each of `folders` that is empty."""
     sweep_beside(path.resolve())
     for folder in reversed(folders):
         with suppress(OSError):

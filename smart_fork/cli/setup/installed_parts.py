@@ -42,7 +42,7 @@ _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoe
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
-    """Return the JSON answer about a setup step that was undone, or with an `error` was not."""
+    """Return the JSON answer about the step in `line` that was undone, or with an `error` could not be undone."""
     stays = bool(error) or (bool(notes) and line.what == "skill")  # a file of ours that is still used
     return StepUndone(
         step=line.what, agent=line.agent, where=str(line.path), removed=not stays, notes=tuple(notes), error=error,
@@ -82,7 +82,7 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """Return the recorded change (ledger line) of another agent for the same skill file as `line`, or `None`."""
+    """Return the ledger's line of another agent for the same skill file as `line`, or `None`. Such a file must stay."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
@@ -103,7 +103,7 @@ def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """Yield the checks of the setup for ``doctor``: one for all parts that setup has installed, one for recall."""
+    """Yield the checks of the setup for ``doctor``: one for all parts that setup has installed, one for the hints."""
     ledger = Ledger()
     lines = list(ledger)
     if not lines:

@@ -48,7 +48,7 @@ class LedgerLine(BaseModel):
     def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
         """Return `text` without the change of this line; `None` if there was no file before.
 
-        If nobody has changed the text since, it is restored to the byte. Otherwise `restore` takes out setup's change.
+        If the text has not changed since, it is restored to the byte. Otherwise `restore` takes out setup's change.
         """
         if self.edit is None or not (self.edit.is_in(text) or self.edit.never_came(text)):
             return restore(text)
@@ -127,7 +127,7 @@ def _missing_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def setup_lock() -> Iterator[None]:
-    """Hold the lock of setup inside the context. Then delete those of smart-fork's folders that are empty.
+    """Hold the lock of setup inside the context. Afterwards delete smart-fork's state folders if they are empty.
 
     Raises:
         SmartForkError: another process holds the lock.

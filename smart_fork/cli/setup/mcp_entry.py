@@ -16,7 +16,7 @@ NAME = "MCP server"
 
 
 def planned(way: Registration, words: Sequence[str]) -> Step:
-    """Return the step that registers the MCP server, started by the command `words`, with the agent of `way`.
+    """Return the step that registers the MCP server with the agent of `way`, which starts it by the command `words`.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.

@@ -1,4 +1,4 @@
-"""The part of the setup that switches on recall: hints from past sessions at first prompts, edits and errors."""
+"""The part of the setup that switches on recall: an agent's hooks print hints (lines about past sessions that fit)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
 def planned(way: Registration) -> Step:
-    """Return the step that switches on recall for the agent of `way`, whose hooks print the hints.
+    """Return the step that makes the hooks of an agent print hints (lines about past sessions that fit).
 
-    Without suitable hooks, it has the state "left": it is not done.
+    `way` registers smart-fork with the agent. Without suitable hooks, the step has the state "left": it is not done.
     """
     agent = way.agent
     step = partial(Step, "recall", NAME, str(hint_switch.file_of(agent)), agent=agent)
@@ -44,7 +44,7 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Switch recall off for the agent of `line`. Return notes for the person."""
+    """Switch hints off for the agent in `line` of the ledger (setup's list of changes). Return notes for the person."""
     agent = AGENTS.registration_of(line.agent).agent
     with write_errors(line.path, "removed"):
         hint_switch.turn_off(agent)
@@ -52,12 +52,12 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if recall, which setup switched on, is off now; else an empty text."""
+    """Return a complaint if setup switched hints on for the agent in `line` and they are off now; else empty text."""
     return "" if line.path.is_file() else "recall is off"
 
 
 def checks(ledger: Ledger) -> Iterator[Check]:
-    """Yield a check for ``doctor`` if setup has switched recall on: it works only while a service runs."""
+    """Yield a check for ``doctor`` if setup has switched hints on. It fails if no service runs to look them up."""
     agents = [AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
     if not agents:
         return

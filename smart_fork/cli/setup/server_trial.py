@@ -89,7 +89,7 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
 
 
 def _newest(agent: str) -> RecentSession | None:
-    """Return the newest session with a title long enough to search for, if possible of `agent`; else `None`."""
+    """Return the newest session with a title long enough to search for, if possible of `agent`; `None` without one."""
     for whose in (agent, "all") if agent in READERS.names else ("all",):
         found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
         if titled := [one for words in (_MIN_TITLE_WORDS, 1) for one in found if len(one.title.split()) >= words]:

@@ -22,7 +22,7 @@ def content() -> str:
 
 
 def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
-    """Return the step that writes the skill file (instructions for agents) to an agent's `folder`.
+    """Return the step that writes the skill file (instructions for agents) to a `folder` that the agent of `way` reads.
 
     If a person has changed an existing file, the step is not done.
     """
@@ -45,7 +45,7 @@ def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Delete the skill file that setup recorded in `line`, unless a person has changed it. Return notes."""
+    """Delete the skill file in `line` of setup's ledger, unless a person has changed it. Return notes for the user."""
     file = _file(line.path)
     text = file.read()
     if text is None or line.edit is None:

@@ -22,7 +22,7 @@ _WAY = ("permissions", "allow")
 
 
 class AddedRules(NamedTuple):
-    """The rules that setup added to settings, and the white space of JSON containers that were `empty` before."""
+    """The rules that setup added to settings, and the white space of JSON containers there that were `empty` before."""
 
     rules: tuple[str, ...]
     empty: tuple[tuple[tuple[str, ...], str], ...] = ()
@@ -39,7 +39,7 @@ def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
 
 
 def add_rules(text: str | None, rules: Sequence[str]) -> tuple[str, AddedRules]:
-    """Add the missing permission `rules` to the settings `text`. Return the new text, and the record for `restore`."""
+    """Add missing permission `rules` to the settings `text`. Return the new text, and a record for `remove_rules`."""
     new = missing(text, rules)
     if text is None:
         return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", AddedRules(new)
