@@ -1,6 +1,6 @@
 """The team feature: its commands, client and server share sessions between people.
 
-No module outside this package imports it. Below are the requests from which the commands' options are made.
+No module outside this package imports it. The classes below define options that several commands have.
 """
 
 from __future__ import annotations

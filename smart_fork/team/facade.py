@@ -131,8 +131,8 @@ def _fetched_copy(
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
     """Return the local copy that an alias names, without asking the server; `None` if there is no such copy.
 
-    An alias that is the beginning of the session's id does not count if the server answers: the newest records are
-    fetched.
+    An alias that is also the beginning of the session's id is taken as an id if the server answers: then the newest
+    records are fetched.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_unchanged(where, known[1]):

@@ -204,10 +204,10 @@ _MAX_ANCESTORS = 100
 def _note_others(
     project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
 ) -> None:
-    """Store which messages of a written log other people wrote. A fork of the log asks the user before it acts on them.
+    """Store which messages of the written log `made` other people wrote: forks ask the user before they act on these.
 
-    `told` are the records. `others` is true if the session itself belongs to another person. Messages that the user
-    pushed do not count.
+    `told` are the records that the log was written from. `others` is true if the session itself belongs to another
+    person. Messages that the user pushed before are not stored: the user knows them.
     """
     count = len(told) if others else _count_of_others(project, taken.info)
     if not count:

@@ -122,7 +122,7 @@ def _sent(project: TeamProject, made: Plan) -> SharingResult:
 
 
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Return the alias for a pushed session: the plan's, unless that is the default alias of another session id."""
+    """Return the plan's alias if it is tracked and not another session's default alias; else the default alias."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -163,7 +163,7 @@ def _create(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pu
 def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
     """Create a branch or fork on the server with the records that it has in common with its parent.
 
-    Return its tracking data, and True if it did not exist before.
+    Return its tracking data, and True if this call created it.
     """
     source_id = alias.session_id or alias.parent_id
     if source_id is None:

@@ -217,7 +217,7 @@ def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: Sent
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Check that the server's session can get the plan's new records. Return the plan with the old visibility."""
+    """Check that the server's session can get the plan's records. Return the plan with the visibility before it."""
     alias = made.alias
     if alias is None or made.creates:
         return replace(made, before=(chosen_visibility(alias) if alias is not None else None) or "private")
@@ -263,7 +263,7 @@ def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
-    """Return the session that the user asked to push, and the alias that tracks its log, or `None`."""
+    """Return (alias, session): the session that the user asked to push, and the alias of its log, or `None`."""
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
     platform = request.platforms[0] if request.platforms else None

@@ -1,8 +1,7 @@
-"""The records of shared sessions: how they are packed into segments (compressed blocks), and made searchable.
+"""The records of shared sessions, packed into segments (compressed blocks).
 
 Both client and server use this module. Where a segment ends depends only on the records before it, so a session and its
-forks share segments. The client can send vectors of text passages. The server makes the passages again, and accepts a
-vector only if it names the hash of a passage.
+forks share segments.
 """
 
 from __future__ import annotations

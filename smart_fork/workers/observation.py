@@ -123,7 +123,7 @@ class WorkerReader:
         return replace(seen, status=status)
 
     def look_again(self, identity: str, registry: Registry) -> tuple[WorkerRecord, Observation]:
-        """Return the current registry row of the worker `identity`, and what it is doing."""
+        """Return (worker, observation): the worker's current row in the registry, and what the worker is doing."""
         seen = self.look(registry.get(identity), registry)
         return registry.get(identity), seen
 
@@ -146,7 +146,7 @@ class WorkerReader:
         return known
 
     def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
-        """Return the worker with its session id, searched in the newest logs if the registry lacks it."""
+        """Return the worker. If its session id is unknown, first search for it in new logs, at most every 2 seconds."""
         now = self.around.clock.now()
         if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
             return worker
@@ -188,11 +188,11 @@ class WorkerReader:
         return None
 
     def _is_past(self, at: str | None) -> bool:
-        """Return True if the time `at` is long enough ago that the screen shows what the worker did then."""
+        """Return True if the time `at` is so long ago that the screen must show the worker's state since then."""
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _reported(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
-        """Return the worker's status and question, from the newer report of its hooks and its log."""
+        """Return the worker's status, and its question if any, from the newer report of its hooks and its log."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
             return worker.status, Question(mask(worker.status_note)) if asks else None
@@ -214,7 +214,7 @@ class WorkerReader:
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
-        """Return the answer about a worker and what it is doing."""
+        """Return what is known of a worker, and what it is doing, as an answer to the user or model."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,

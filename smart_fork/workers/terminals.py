@@ -104,7 +104,7 @@ class TmuxPlace(WorkerPlace):
         return shutil.which("tmux", path=machine.env.get("PATH", os.defpath)) is not None
 
     def inherited(self, machine: Machine) -> Mapping[str, str]:
-        """Return the environment of the tmux server, which a person may have started."""
+        """Return the environment variables of the tmux server, which a person may have started."""
         told = _run(machine, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
@@ -428,7 +428,7 @@ PLACES: tuple[WorkerPlace, ...] = (
 def choose_place(name: str | None, machine: Machine) -> WorkerPlace:
     """Return the kind of place called `name`; without a name, tmux if it is installed, else a background process.
 
-    If the installed version of the agent `name` has no background sessions, return a background process.
+    A name of an agent means its own background sessions; if its installed version has none, a background process.
 
     Raises:
         Usage: there is no such place.
@@ -449,7 +449,7 @@ def choose_place(name: str | None, machine: Machine) -> WorkerPlace:
 
 
 def place_of(worker: WorkerRecord) -> WorkerPlace:
-    """Return the kind of place in which a registered worker was started; raise `NotFound` for an unknown one."""
+    """Return the kind of place in which a worker was started; raise `NotFound` if this version does not know it."""
     place = next((known for known in PLACES if known.name == worker.place), None)
     if place is None:
         raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")

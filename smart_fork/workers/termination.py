@@ -110,7 +110,7 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
-    """Remove a worker's worktree, and its log copies. Return True if it was removed, and notes on kept files."""
+    """Remove a worker's worktree and log copies. Return True if the worktree is gone, and notes on kept files."""
     if (tree := tree_of(worker)) is None:
         return False, ["No worktree was made for it"]
     if (problem := tree.remove_if_saved(around.processes)) is not None:

@@ -154,7 +154,7 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _index_entry(one: Submodule) -> bytes:
-    """Return an input line for git's index: the submodule's checked-out commit, or its removal without a folder."""
+    """Return a line for ``git update-index``: it sets a submodule's commit, or removes one whose folder is missing."""
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
 
@@ -212,7 +212,7 @@ class Submodule:
 def submodules(there: Repository, env: Mapping[str, str] | None = None) -> list[Submodule]:
     """Return the submodules in the repository's index, except those outside a sparse checkout.
 
-    Each with a trusted `.git` is examined as a repository of its own, without programs that its configuration names.
+    A submodule with a trusted `.git` is examined as a separate repository, but no program of its configuration runs.
     """
     found = []
     for entry in os.fsdecode(there.asked("ls-files", "-z", "-t", "--stage", env=env).stdout).split("\0"):

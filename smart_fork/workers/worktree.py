@@ -55,9 +55,7 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Return a warning about files that are stored in another form, such as Git LFS: git's filters for them were
-        not run.
-        """
+        """Return a warning about files that git stores in another form, such as Git LFS, and did not convert; or ""."""
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
@@ -100,7 +98,10 @@ class Worktree:
             self.remove(processes)
 
     def _has_work(self, processes: Processes) -> bool:
-        """Return True if the worktree has a new commit or a changed or new file. Missing files may be unwritten."""
+        """Return True if the worktree has a new commit or a changed or new file.
+
+        Missing files do not count: git may have been stopped before it wrote them.
+        """
         there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
         if heads != (f"refs/heads/{self.branch}", self.base):
@@ -189,7 +190,7 @@ class Worktree:
     def remove_if_saved(self, processes: Processes) -> str | None:
         """Remove the worktree and its branch and return `None`, or return a sentence on the work that would be lost.
 
-        git itself checks again. The branch is deleted only if it has no new commit since the check.
+        git itself checks again. The branch is deleted only if it got no new commit during the check.
         """
         worktree, branch = self.path, self.branch
         try:
@@ -264,10 +265,7 @@ class Worktree:
             return None
 
     def ahead(self, processes: Processes) -> int | None:
-        """Return the number of commits that the worker made on its branch; `None` if unknown.
-
-        `base` may be a commit of copied changes, which is not on the branch.
-        """
+        """Return the number of commits that the worker made on its branch; `None` if unknown."""
         there = self.path.is_dir()
         opened = Repository.open_worktree if there else Repository.open
         try:
@@ -300,9 +298,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 
 
 def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
-    """Make the worktree. The branch is made first: so it is known whether it is new, and must be removed after a
-    failure.
-    """
+    """Make the planned worktree and return git's result. Make the branch first: only a new one may be deleted."""
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
     branch = there.git("update-ref", ref, planned.base, "")
@@ -325,7 +321,7 @@ def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
 
 
 def _exclude(common: Path) -> None:
-    """Hide workers' worktrees from ``git status``, by the uncommitted ``info/exclude`` in the git folder `common`."""
+    """Hide workers' worktrees from ``git status``: add them to ``info/exclude`` in the git folder `common`."""
     line = f"/{Repository.FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)

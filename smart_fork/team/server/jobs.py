@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class _VectorGroup(NamedTuple):
-    """The vectors in a project that all members may read and that the embedding model number `space` made.
+    """The vectors of one project, made by embedding model number `space`, of passages that all members may read.
 
     A large group gets a graph (an index that finds near vectors).
     """
@@ -253,7 +253,7 @@ _RECONNECT_SECONDS = 1.0
 
 
 def sweep(db: Connection, *_: None) -> None:
-    """Delete uploaded segments (blocks of records) that no session uses, in every project."""
+    """Delete segments (blocks of records) that were uploaded and that no session uses, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
         segment_store.delete_old_unused(db, row["id"])
 
@@ -263,7 +263,7 @@ KINDS: Mapping[str, Kind] = {"sweep": Kind(sweep, every=timedelta(hours=1)), "in
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """Return all kinds of background jobs by name. One of them connects with `owner`, as the tables' owner."""
+    """Return all kinds of background jobs by name. The one that makes vector graphs connects with `owner`."""
     return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 

@@ -216,7 +216,7 @@ def _insert(db: Connection, project: MemberProject, person: Person, wanted: Push
 
 
 def _update_state(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the session's new state if it has the expected old one, and return a part of its row; else `None`."""
+    """Set the session's new state if it has the expected old one. Return its `bytes` and `base_count`, or `None`."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"

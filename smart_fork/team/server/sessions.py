@@ -1,4 +1,4 @@
-"""The sessions in the server's database: read, change, branch and delete them. Also their sizes, and the audit log.
+"""The sessions in the server's database: read, change, branch and delete them, and add up their sizes.
 
 A session's records are stored in segments (blocks of records). A branch or fork is a new session with the first records
 of another session. The client sends no records for it.
