@@ -53,7 +53,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
 
 
 def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return the ids of the titles and summaries that repeat text only of cut turns (`gone`)."""
+    """Return the ids of remaining titles and summaries that repeat text which only the cut turns (`gone`) have."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)

@@ -108,7 +108,7 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
 
 
 def _erase_from_qmd() -> bool:
-    """Erase deleted text from the index of qmd, an optional search program. Return True without qmd."""
+    """Erase deleted text from the index of qmd, an optional search program. Return True also if qmd is not used."""
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 

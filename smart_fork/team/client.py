@@ -40,7 +40,7 @@ class Deadline:
         self._passed = False
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Store the connection's socket, and start the timer when the request is sent. httpx2 calls this at each step."""
+        """Store the connection's socket, and start the timer when the request is sent. httpx2 calls this at all steps."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = facts["return_value"].get_extra_info("socket")
         elif event.endswith(".send_request_body.complete"):

@@ -194,7 +194,7 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Runner:
 
 
 def _names_source(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Return True if `event` begins a fork but has the forked session's id: Claude Code reports the fork's later."""
+    """Return True if a fork's start event has the forked session's id: Claude Code reports the fork's own id later."""
     starts = event.hook_event_name == "SessionStart"
     return starts and worker.is_fork and event.session_id == worker.source_session_id
 

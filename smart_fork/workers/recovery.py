@@ -90,7 +90,7 @@ def recover() -> None:
 
 
 def _marked(worker: WorkerRecord) -> int | None:
-    """Return the id of the one process, children aside, that has the worker's id in its environment; or `None`."""
+    """Return the id of the one process, children aside, that has the worker's id in its environment, or `None`."""
     import psutil  # takes a while, and only a server asks
 
     above: dict[int, int] = {}

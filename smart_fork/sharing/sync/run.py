@@ -136,7 +136,7 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
 
 
 def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Store pending edits of a copy: remove or replace the records that are not among the remote's `records`."""
+    """Store pending edits of a copy, to remove or replace the records that the remote's `records` no longer have."""
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
@@ -376,7 +376,7 @@ class _Run:
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
     def _is_news(self, source: str, entry: SharedEntry, there: SharedEntry | None) -> bool:
-        """Return True if the session `source` must be sent, because the remote has another version `there` or none.
+        """Return True if the session `source` must be sent, since the remote has another version `there` or none.
 
         If two machines have the session's log, the version with the later activity wins.
         """
