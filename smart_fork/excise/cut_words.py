@@ -316,16 +316,19 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """Return the single words of cut text (`gone`: words and runs of four words) that `lines` still contain.
+    """Return which words of a cut text, given as words and runs of four words (`gone`), `lines` still contain.
 
-    Return none if all that was found also occurs in smart-fork's own messages, which prove nothing about cut text.
+    Return an empty set if all of them also occur in smart-fork's own messages: they are then no sign of cut text.
     """
     said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 
 
 def is_telling(word: str) -> bool:
-    """Return True if finding a word or run of words proves that cut text is left: no message of smart-fork has it."""
+    """Return True if a found word or run of words proves that cut text is left: smart-fork's own messages lack it.
+
+    A word with a digit always proves it. Another word must have at least five letters.
+    """
     if " " in word:
         return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())

@@ -181,7 +181,7 @@ def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descend
 
 
 def _named_after(planned: CutPlan) -> Iterator[str]:
-    """Yield the worktrees and git branches of the session's workers that are named after a cut prompt."""
+    """Yield a text about each worktree and branch of the session's workers that is named after a cut prompt."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""

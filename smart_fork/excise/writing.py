@@ -196,7 +196,7 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> CutFile:
-    """Snapshot a file next to a log before a cut changes it. `size` is the file's size after the change."""
+    """Save and note a snapshot of a file next to a log, before a cut changes the file to the size `size`."""
     snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")

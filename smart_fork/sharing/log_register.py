@@ -133,7 +133,7 @@ class ReceivedLog:
     def counted(self, count: Callable[[], int]) -> int:
         """Return the number of records that the log had before its pending edits.
 
-        The first call gets the number from `count` and stores it, so that a killed process can be resumed.
+        The first call stores the number that `count` returns, so that it is still known after the process was killed.
         """
         before = self._owed("count_before")
         if before is None:
@@ -147,7 +147,7 @@ class ReceivedLog:
 
 
 def merged_edits(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Return the edits `before`; where `after` edits a record that one of them wrote, with the content from `after`."""
+    """Return the edits `before`. An edit that writes a record which `after` edits again gets the content of `after`."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 

@@ -206,9 +206,9 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the `edits` in a file of shared records. Its first line describes the session.
+    """Make the `edits` in a file of shared records, and empty the title, tags and summary in its first line.
 
-    With `remove`, delete the file. Return True if it is deleted.
+    With `remove`, delete the file. Return True if the file is deleted.
     """
     if remove:
         one.path.unlink()
@@ -323,7 +323,7 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _whole(one: ReceivedLog) -> Transcript:
-    """Return a transcript without turns for a log, which need not exist any more."""
+    """Return a transcript without turns, to find what was made from the log, which need not exist any more."""
     return Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
 
 

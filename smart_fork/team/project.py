@@ -1,8 +1,4 @@
-"""A team project: its folder, its tracked sessions, its server, and the download of sessions.
-
-Each download is compared with digests that this machine stored before. So a server cannot change earlier records of a
-session unnoticed.
-"""
+"""A team project: its folder, its tracked sessions, and a client of its server. Finds sessions by what the user names."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> SharingResult | 
 
 
 def _only_described(project: TeamProject, made: Plan, name: str, one: Alias) -> SharingResult:
-    """Update only the session's description, since another push has already sent the records."""
+    """Change only the session's description, since another push has sent its records. Return the push's result."""
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
     return replace(shared_result("push", project, info, name), up_to_date=True, files=one.files)
@@ -183,7 +183,7 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """Append the plan's new records to the session of `alias` on the server. Return the session and their number."""
+    """Append the plan's new records to the session of `alias` on the server. Return (session, number of records)."""
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 

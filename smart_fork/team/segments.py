@@ -137,7 +137,7 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
 
 
 def _decompressed(body: bytes) -> bytes:
-    """Decompress a segment. Its announced size is checked first, and the library does not exceed it."""
+    """Decompress a segment. Its announced size is checked first, and the library never writes more."""
     try:
         size = zstandard.get_frame_parameters(body).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:

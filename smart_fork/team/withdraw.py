@@ -194,7 +194,7 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _apply_answer(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Remove the withdrawn text from copies here, and then the stored request: a killed command can be repeated."""
+    """Remove the withdrawn text from copies here. Delete the stored request last, for a repetition after a kill."""
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
@@ -365,7 +365,7 @@ def _withdrawn_of(
     """Return the withdrawals in `found` that concern the log `one`, as edits of its records.
 
     An edit maps a record's digest to the digest of the record that replaces it, or to `None` if the record is removed.
-    There are none if the log has no such records, or came from another server than the one that `client` asks.
+    There are no edits if the log has no such records, or came from another server than the one of `client`.
     """
     if one.server != client.account.origin:
         return {}

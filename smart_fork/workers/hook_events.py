@@ -41,7 +41,7 @@ _FAR_ENOUGH = 6
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """An ancestor process of this process. `words` is its command line, empty if unknown."""
+    """A process above this one (parent, grandparent …). `words` is its command line, empty if unknown."""
 
     pid: int
     words: tuple[str, ...]
@@ -96,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _command(value: object) -> str:
-    """Return the command of a tool call, which is a text or a list of words, as text."""
+    """Return the command of a tool call as one text; agents give it as a text or as a list of words."""
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
@@ -157,7 +157,7 @@ def _note_process(registry: Registry, worker: WorkerRecord, environment: Environ
 def _worker_of(
     registry: Registry, hooks: Hooks, event: WorkerEvent, environment: Environment, runner: Runner
 ) -> tuple[WorkerRecord | None, bool]:
-    """Return the worker that an event belongs to, or `None`; and True if the worker's own process ran the hook."""
+    """Return (the worker that the event belongs to or `None`, True if the worker's own process ran the hook)."""
     agent = hooks.agent
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
@@ -175,7 +175,7 @@ def _worker_of(
 def _runs_hook(worker: WorkerRecord, session_id: str, runner: Runner) -> bool:
     """Return True if the worker's process, or one that it started, ran the hook that reported the event.
 
-    If the processes are unknown, return True unless the worker has another session than `session_id`, the event's.
+    If process ids are unknown, compare sessions: return True if the worker has the event's `session_id`, or none yet.
     """
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
@@ -185,7 +185,7 @@ def _runs_hook(worker: WorkerRecord, session_id: str, runner: Runner) -> bool:
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Runner:
     """Return the agent's process that ran the hook, then its ancestors; `None` if the hook's `ancestry` is unknown.
 
-    Shells below the agent are left out. The processes are at most as many as one agent has: npm's Codex has two.
+    Shells between agent and hook are left out. At most the processes of one agent are returned: npm's Codex has two.
     """
     above = list(ancestry or ())
     while above and above[0].is_shell:

@@ -156,7 +156,7 @@ class WorkerReader:
         return registry.get(worker.id)
 
     def _activity(self, worker: WorkerRecord) -> tuple[Activity, TokenUse | None]:
-        """Return the activity that the worker's log shows, and the tokens of its first answer."""
+        """Return (activity, tokens of the first answer or `None`), as the worker's log shows them."""
         path = self.log_of(worker)
         log = READERS[worker.agent].log_at(str(path)) if path else None
         if path is None or log is None:
@@ -188,7 +188,7 @@ class WorkerReader:
         return None
 
     def _is_past(self, at: str | None) -> bool:
-        """Return True if the time `at` is so long ago that the screen must show the worker's state since then."""
+        """Return True if the time `at` was at least 5 seconds ago: the screen shows by now what the worker did then."""
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _reported(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:

@@ -409,7 +409,7 @@ class Registry:
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
-    """Return a database row as a worker. Values of a newer version become defaults, so that the worker stays listed."""
+    """Return a database row as a worker. Words of a newer version become defaults, so that the worker stays listed."""
     for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", WorkerKind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise

@@ -149,7 +149,7 @@ class TmuxPlace(WorkerPlace):
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: WorkerLocation, machine: Machine) -> int | None:
-        """Return the exit status, which tmux may know only after a while; tmux 3.3 sometimes never does."""
+        """Return the worker's exit status, after a short wait for tmux; `None` if tmux does not know it, as in 3.3."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, machine)
             if not dead or status:
@@ -252,7 +252,7 @@ class TmuxPlace(WorkerPlace):
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """Return `argv`; if it is long or has `given` variables, a command that reads both from a private file."""
+        """Return `argv`; if it is long or needs variables (`given`), a command that reads both from a private file."""
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
         return command_through_file(worker, {"argv": list(argv), "given": given})
@@ -359,7 +359,7 @@ class ITerm2Place(WorkerPlace):
         return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{title}”", worker_id=worker.id)
 
     def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
-        """Return a text after the worker's end; its last output is lost, because the tab closes."""
+        """Return a sentence if the worker has ended, else `None`. Its last output is lost, because the tab closes."""
         return mask("Its tab was closed.") if has_ended(started, machine.processes) else None
 
     def screen(self, started: WorkerLocation, machine: Machine) -> str | None:

@@ -45,7 +45,7 @@ class Changes:
 
 
 def check(folder: Path, processes: Processes) -> None:
-    """Refuse (`ForkRefused`) uncommitted changes in `folder` that cannot be copied to a worktree. Nothing is copied."""
+    """Raise `ForkRefused` if `folder` has uncommitted changes that cannot be copied to a worktree. Copy nothing."""
     there = Repository.open(folder, processes)
     with _temporary_index(there) as env:
         _refuse_the_impossible(there, env)
@@ -197,8 +197,7 @@ _SHOWN = "H 160000 "
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A submodule of a repository. `name` is its path, `commit` the checked-out one or, if unknown, the one in the
-    index.
+    """A submodule of a repository. `name` is its path, `commit` the checked-out one or, if unknown, the index's.
 
     `folder` is true if its directory exists, `changed` if it differs, or may differ, from the index.
     """

@@ -403,7 +403,7 @@ class BackgroundPlace(WorkerPlace):
         return machine.processes.run(argv, cwd=Path(os.sep), env=machine.env, timeout=VERB_SECONDS, whom=words[0])
 
     def _with_home(self, started: WorkerLocation, machine: Machine) -> Machine:
-        """Return `machine` with the agent's home directory (one for each account) that has the worker's session."""
+        """Return `machine` with variables that select the agent's home (one for each account) that has the session."""
         with self._home(started):
             return replace(machine, env={**machine.env, **AGENTS[self.agent].home.environment()})
 

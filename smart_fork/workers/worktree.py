@@ -36,7 +36,7 @@ def _without() -> str:
 class Worktree:
     """A git worktree for a worker: its directory, its branch, and the directory from which it was made (`repository`).
 
-    The worker's work begins on `base`: the checked-out commit, or one of the uncommitted changes that were copied.
+    The worker's work begins on `base`: the checked-out commit, or a commit of the copied uncommitted changes.
     """
 
     path: Path
@@ -298,7 +298,10 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 
 
 def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
-    """Make the planned worktree and return git's result. Make the branch first: only a new one may be deleted."""
+    """Make the planned worktree, and return git's result.
+
+    The branch is made first: if it exists already, that fails, and no cleanup deletes a branch of others.
+    """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
     branch = there.git("update-ref", ref, planned.base, "")
@@ -391,7 +394,7 @@ def _in_it(
 
 
 def _unsaved_commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Describe the commits of a worker's branch and worktree that no other branch has; `None` without any."""
+    """Return a text about commits of a worker's branch and worktree that no other branch has; `None` without any."""
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")

@@ -75,7 +75,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
-    """Remove workers' worktrees without unsaved changes and running workers, in `within` or all projects.
+    """Remove worktrees that have no unsaved changes and no running worker, in the project `within` or in all projects.
 
     Return the removed and the remaining worktrees.
     """

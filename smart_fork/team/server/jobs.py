@@ -69,7 +69,7 @@ def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
 
 
 def _existing_graphs(db: psycopg.Connection[Any]) -> dict[str, bool]:
-    """Return the names of the existing vector graphs, each with True if it is complete."""
+    """Return the existing vector graphs: a map from each graph's name to True if the graph is complete."""
     rows = db.execute(
         "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
         " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",

@@ -138,8 +138,7 @@ def _check_readable(  # noqa: PLR0917 - all that it takes to look at what comes 
 ) -> None:  # fmt: skip
     """Check that the agent can read the new records `fresh`.
 
-    It can read them alone if they begin with a prompt after a finished turn. Else they are read after the records
-    before.
+    Alone they can be read if they begin with a prompt after a finished turn. Else earlier records are read with them.
     """
     try:
         readable(wanted.agent, fresh)

@@ -258,7 +258,7 @@ def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mappi
 
 
 def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Return vectors for the session's passages without a stored one: the client's if correct, else computed ones."""
+    """Return vectors by hash for passages that have none stored: the client's if correct, else computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",

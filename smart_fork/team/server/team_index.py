@@ -308,9 +308,9 @@ class TeamIndex:
     def _ranked(
         self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
     ) -> list[tuple[int, int, Sequence[float]]]:
-        """Find the rows that the user may read with the most of the rarest terms.
+        """Find the rows with the most of the rarest terms, among all rows that the user may read.
 
-        Return for each row its number, its length, and a rank for each term.
+        Return a tuple for each row: its number, its length, and a rank for each term.
         """
         function, rows, key, kind, parts, _, words = _TABLES[table]
         rarest = self._rarest(table, known)
