@@ -1,4 +1,4 @@
-"""The names that scripts import from `smart_fork.excise`: functions that do what the commands do, and return JSON values.
+"""The names that scripts import from `smart_fork.excise`: functions that do what commands do, and return JSON values.
 
 For each agent there are also a loader and a writer class, named after the agent.
 """

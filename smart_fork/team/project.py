@@ -1,4 +1,4 @@
-"""A team project: its folder, its tracked sessions, and a client of its server. Finds sessions by what the user names."""
+"""A team project: its folder, its tracked sessions, a client of its server, and the look-up of sessions by name or id."""
 
 from __future__ import annotations
 
