@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 class CutChange:
     """The values that all files of one cut share, such as its id and time.
 
-    `keys` are the keys of the removed records, and `masked` those of records with masked secrets. With `follows`,
+    `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. With `follows`,
     copies and the files next to a log are changed too.
     """
 

@@ -323,7 +323,7 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _whole(one: ReceivedLog) -> Transcript:
-    """Return a transcript without turns, to find what was made from the log, which need not exist any more."""
+    """Return a transcript without turns, to find the logs made from the log `one`, which need not exist any more."""
     return Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
 
 

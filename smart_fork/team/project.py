@@ -1,4 +1,4 @@
-"""A team project: its folder, its tracked sessions, a client of its server, and the look-up of sessions by name or id."""
+"""A team project: its folder, its tracked sessions, a client of its server, and the look-up of sessions by name."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _apply_answer(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Remove the withdrawn text from copies here. Delete the stored request last, for a repetition after a kill."""
+    """Remove the withdrawn text from copies here, then delete the stored request: after a kill, it can be repeated."""
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done

@@ -214,7 +214,7 @@ class WorkerReader:
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
-        """Return what is known of a worker, and what it is doing, as an answer to the user or model."""
+        """Return the worker's data and its activity as an answer to the user or model."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
@@ -280,7 +280,7 @@ def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerReade
 
 
 def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:
-    """Return a worker's last exchanges (prompts with answers) from its log, without those of its parent.
+    """Return a worker's last exchanges (prompts with answers) from its log, without exchanges copied from its parent.
 
     Messages are numbered as in the session. `earlier` counts the worker's own messages before them.
     """

@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 def reconcile(registry: Registry, machine: Machine) -> tuple[list[WorkerRecord], list[WorkerRecord]]:
     """Change the registry to match what runs on this machine. A second call changes nothing.
 
-    Return the workers that have ended, and those whose session is known now. Workers that cannot be checked stay
-    unchanged.
+    Return two lists: the workers found ended, and the workers of which the session was found. Workers that cannot be
+    checked stay unchanged.
     """
     panes = Panes(machine)
     for worker in registry.workers(states=["starting"]):
@@ -43,7 +43,7 @@ def tree_of(worker: WorkerRecord) -> Worktree | None:
 
 
 def undo_cut_off(registry: Registry, around: Machine) -> None:
-    """Delete worktrees and log copies of workers whose start was cut off: smart-fork died before the agent ran.
+    """Delete worktrees and log copies that a cut-off start has left: smart-fork died before the worker's agent ran.
 
     What cannot be deleted now is left to the next call.
     """

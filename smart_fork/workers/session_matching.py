@@ -26,7 +26,7 @@ SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker that has or had a session; otherwise the running worker whose unknown session this must be.
+    """Return the worker that has or had a session; otherwise the running worker to which this session must belong.
 
     `prompt` is the session's current prompt, if known. Return `None` if no worker, or several workers, match its log.
     """
@@ -37,7 +37,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _waiting_worker(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the running worker whose session is unknown and may be this one; `None` if no worker or several match."""
+    """Return the running worker without a known session that matches this one; `None` if no worker or several match."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -48,7 +48,7 @@ def _waiting_worker(registry: Registry, agent: AgentName, session_id: str, promp
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return (worker, session id) for workers whose session is unknown, if worker and session match only each other."""
+    """Return (worker, session id) for workers without a known session, if worker and session match only each other."""
     waiting = [
         worker
         for worker in registry.workers()

@@ -149,7 +149,7 @@ class TmuxPlace(WorkerPlace):
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: WorkerLocation, machine: Machine) -> int | None:
-        """Return the worker's exit status, after a short wait for tmux; `None` if tmux does not know it, as in 3.3."""
+        """Return the worker's exit status, after a short wait for tmux; `None` if tmux, such as 3.3, never knows it."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, machine)
             if not dead or status:

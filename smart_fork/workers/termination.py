@@ -32,7 +32,7 @@ def close_workers(
 ) -> tuple[WorkerClosed, ...]:
     """End the named workers. With `remove_worktree`, also remove their worktrees without unsaved changes.
 
-    If a worker does not exist, none is ended.
+    If one of the workers does not exist, do not end the others either.
     """
     around = around or Machine()
     with Registry() as registry:

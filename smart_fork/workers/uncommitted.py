@@ -154,7 +154,7 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _index_entry(one: Submodule) -> bytes:
-    """Return a line for ``git update-index``: it sets a submodule's commit, or removes one whose folder is missing."""
+    """Return a line for ``git update-index`` that sets a submodule's commit, or removes it if it has no folder."""
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
 

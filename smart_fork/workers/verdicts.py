@@ -76,7 +76,7 @@ class NotedSession(Value):
 
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
-    """Record whether git shows the commits of workers without a verdict as merged or dropped. Only log errors."""
+    """Record if git shows commits of workers without a verdict as merged or dropped. Errors are only logged."""
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
         known = session_notes.noted((one.agent, str(one.session_id)) for one in own)
@@ -129,7 +129,7 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
 
 
 def _is_merged(there: Repository, tip: str, base: str) -> bool:
-    """Return True if the commit `tip` has commits beyond `base`, and the checked-out branch has all of them.
+    """Return True if there are commits from `base` to `tip`, and the checked-out branch has all of them.
 
     A commit with the same patch counts too, such as one made by a rebase.
     """

@@ -91,7 +91,7 @@ class Worktree:
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a fork whose start was interrupted, unless the worktree contains work."""
+        """Remove the worktree after the start of its fork was interrupted, unless the worktree contains work."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
@@ -190,7 +190,7 @@ class Worktree:
     def remove_if_saved(self, processes: Processes) -> str | None:
         """Remove the worktree and its branch and return `None`, or return a sentence on the work that would be lost.
 
-        git itself checks again. The branch is deleted only if it got no new commit during the check.
+        git itself checks again. The branch is deleted only if it gets no new commit meanwhile.
         """
         worktree, branch = self.path, self.branch
         try:
@@ -300,7 +300,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
     """Make the planned worktree, and return git's result.
 
-    The branch is made first: if it exists already, that fails, and no cleanup deletes a branch of others.
+    The branch is made first. That fails if the branch exists: so a cleanup never deletes a branch of others.
     """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"

@@ -161,7 +161,7 @@ class Ref:
         return found
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """Return git's option that makes its program `name` run no hooks of a remote on this machine; else nothing."""
+        """Return git's option that makes its program `name` run no hooks of a remote on this machine; else ()."""
         here = self.remote.startswith("/") or self.remote.lower().startswith("file://")
         return (f"--{name}={_THERE} {name}",) if here else ()
 

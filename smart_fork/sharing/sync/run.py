@@ -42,7 +42,7 @@ def _is_own(entry: SharedEntry) -> bool:
 
 
 def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
-    """Return the root of that synchronized repository in which a remote session worked; `None` if none is the same."""
+    """Return the root of the synchronized repository in which a remote session worked; `None` if it is not here."""
     given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
         root = Path(project_of(directory).root)

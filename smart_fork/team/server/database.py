@@ -261,7 +261,7 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 
 @contextmanager
 def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
-    """Open a transaction as the owner of the tables, in the database `dsn` or that of the server in `folder`."""
+    """Open a transaction as the owner of the tables, in the database `dsn` or in the one of the server in `folder`."""
     try:
         connection = _connected(dsn) if dsn else _connect_when_started(owner_conninfo(folder))
     except psycopg.OperationalError as error:

@@ -52,7 +52,7 @@ class _VectorGroup(NamedTuple):
 def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
     """Create a graph (an index that finds near vectors) for each project with at least `large` vectors.
 
-    Drop unfinished graphs, and those of projects that have become much smaller.
+    Drop unfinished graphs, and graphs of projects that have become much smaller.
     """
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.

@@ -32,7 +32,7 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 class Target:
     """A session from which a withdrawal removes records.
 
-    Its first `protected` records stay: they are also in the parent of the session whose owner withdraws.
+    Its first `protected` records stay: they are also in the parent of the session that the owner withdraws from.
     """
 
     id: str

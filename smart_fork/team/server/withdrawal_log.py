@@ -113,7 +113,7 @@ def withdrawal_of_revision(
 
 
 def all_edits(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return a map from each withdrawn record's hash to that of its last replacement, or to `None` if removed."""
+    """Return a map from each withdrawn record's hash to its last replacement's hash, or to `None` if it was removed."""
     rows = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
     )
