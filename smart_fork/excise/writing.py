@@ -327,7 +327,7 @@ def _logs_of(tool: str, path: Path) -> list[Path]:
 
 
 def _renew_kept_copy(tool: str, path: Path) -> None:
-    """Delete the export of a log's session, and renew smart-fork's copy of the log, or delete it too.
+    """Delete the export of a log's session, and renew smart-fork's copy of the log; if that fails, delete the copy.
 
     If the index does not know the log, nothing else would delete the export.
     """

@@ -208,7 +208,8 @@ class TmuxPlace(WorkerPlace):
     def _pane(self, started: WorkerLocation, machine: Machine) -> tuple[bool | None, str]:
         """Return (ended, exit status) of the process in the worker's window. The status is negative for a signal.
 
-        If the window is gone, return (None, ""). A restarted tmux uses its id again, so the process id must fit, too.
+        If the window is gone, return (None, ""). A restarted tmux gives its id to another window: so the process id is
+        compared, too.
         """
         how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"

@@ -151,7 +151,7 @@ def _check_readable(  # noqa: PLR0917 - all that it takes to look at what comes 
 
 
 def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
-    """Check that the pushed records lead from the digest of the session's old state to that of its new state.
+    """Check that the digest of the session's old state and the pushed records give the digest of the new state.
 
     Also check that the segments (blocks of records) have the announced sizes and follow each other.
     """

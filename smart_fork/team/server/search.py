@@ -168,7 +168,7 @@ def embed_questions(texts: Sequence[str]) -> list[bytes]:
 
 
 def _store_words(db: Connection, here: _IndexedSession, found: SearchableSession, title: str) -> None:
-    """Store a session's words, weighted by their place (title, prompts, answers …), and the data that results show."""
+    """Store a session's words, weighted by their place (title, prompts …), and the data that search results show."""
     document, said = found.document, found.own
     texts = {
         "A": f"{title}\n{said.title}\n{said.also_called}",

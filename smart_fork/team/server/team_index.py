@@ -242,7 +242,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Read how often each new term occurs, and its form as a database query."""
+        """Read for each term that was not read before how often it occurs, and its form as a database query."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return

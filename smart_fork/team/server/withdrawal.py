@@ -368,7 +368,7 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Return the records after `edits`, and the new number of the parent's records.
+    """Return the records after `edits`, and the session's new `base_count` (the number of its parent's records).
 
     `first` is the number of the first of the given records. Those before number `protected` do not change.
     """
