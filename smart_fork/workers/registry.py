@@ -202,7 +202,7 @@ class Registry:
         )  # fmt: skip
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
-        """Record process and terminal of a worker, found after a start cut off before `set_started`. Known ones stay."""
+        """Record process and terminal of a worker, found after `set_started` was not reached. Known values stay."""
         what = "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)"
         return self._set(identity, what, pid, terminal_id)
 
