@@ -1,4 +1,4 @@
-"""The names that scripts import from `smart_fork.excise`: what the commands do, with answers as JSON values.
+"""The names that scripts import from `smart_fork.excise`: functions that do what commands do, and return JSON values.
 
 For each agent there are also a loader and a writer class, named after the agent.
 """
@@ -37,7 +37,7 @@ class Writer:
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
         """Write the session's file with only these turns, in unchanged lines, and return its path.
 
-        With `relink`, a turn whose parent is left out gets another parent.
+        With `relink`, a turn without its parent gets another parent.
 
         Raises:
             Usage: the session is another agent's, or has no path.
@@ -59,7 +59,7 @@ def writer_of(tool: Tool) -> type[Writer]:
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
-    """Write the session's file with only these turns. With `relink`, turns get another parent if theirs is left out."""
+    """Write the session's file with only these turns. With `relink`, turns without their parent get another parent."""
     writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 

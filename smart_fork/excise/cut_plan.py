@@ -44,7 +44,7 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
-    """Map a turn's id to the ids of all lines with its record, if there are several, as in a merged session."""
+    """Return a map from a turn's id to the ids of all lines with its record, if a merged session has several."""
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for turn in turns:
         if turn.key and not turn.inherited:
@@ -53,7 +53,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
 
 
 def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return the ids of the titles and summaries that repeat text only of cut turns (`gone`)."""
+    """Return the ids of remaining titles and summaries that repeat text which only the cut turns (`gone`) have."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)

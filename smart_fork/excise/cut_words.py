@@ -1,4 +1,4 @@
-"""Searches cut words, runs of four words and secrets in lines of logs, and in smart-fork's own files.
+"""Searches for cut words, runs of four words and secrets in lines of logs, and in smart-fork's own files.
 
 A found word proves nothing if it also occurs in another session or in smart-fork's own messages. Answers name files,
 never the found words.
@@ -223,7 +223,7 @@ def worker_text(worker: WorkerRecord) -> str:
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-    """Search a file, uncompressed if needed, as `words_among` does."""
+    """Return the `wanted` words in a file, decompressed if needed. For `parts` see `words_among`."""
     return words_among(_pieces(path), wanted, parts)
 
 
@@ -316,13 +316,19 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """Return the cut words (`gone`) that lines contain; none if all of them occur in smart-fork's own messages."""
+    """Return which words of a cut text, given as words and runs of four words (`gone`), `lines` still contain.
+
+    Return an empty set if all of them also occur in smart-fork's own messages: they are then no sign of cut text.
+    """
     said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 
 
 def is_telling(word: str) -> bool:
-    """Return True if a word or run of words proves cut text: smart-fork's own messages do not contain it."""
+    """Return True if a found word or run of words proves that cut text is left: smart-fork's own messages lack it.
+
+    A word with a digit always proves it. Another word must have at least five letters.
+    """
     if " " in word:
         return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())

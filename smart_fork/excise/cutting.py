@@ -50,7 +50,7 @@ Confirm = Callable[[CutPlan], bool]
 
 
 def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:
-    """Report the progress of a cut: yield after each log that is cut, then after indexing, erasing and searching."""
+    """Report the progress of a cut: each `next` on this iterator reports one more of the `total` steps as done."""
     for done in range(total + 1):
         if progress:
             progress(stage, done, total)
@@ -142,7 +142,7 @@ def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progr
 def _completed(
     outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
-    """Add to a cut's answer the places that may still have the text, and the `snapshots` with the old content."""
+    """Return a cut's answer with the places that may still have the text, and the `snapshots` with the old content."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
     return replace(outcome, remains=tuple(_places_outside(planned, descent, others)), snapshots=kept, discard=discard)
@@ -181,7 +181,7 @@ def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descend
 
 
 def _named_after(planned: CutPlan) -> Iterator[str]:
-    """Yield the worktrees and git branches of the session's workers that are named after a cut prompt."""
+    """Yield a text about each worktree and branch of the session's workers that is named after a cut prompt."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""

@@ -93,10 +93,10 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Run the erasures that stored notes ask for (see `note_pending`), except those of other live processes.
+    """Run the erasures that stored notes ask for (see `note_pending`), except notes of other live processes.
 
-    Return True if no note is left. `known` maps numbers of notes to the cut words, which saves reading the sessions
-    again.
+    Return True if no other note is left. `known` maps numbers of notes to the cut words, which saves reading the
+    sessions again.
     """
     try:
         notes = state_db.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
@@ -108,7 +108,7 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
 
 
 def _erase_from_qmd() -> bool:
-    """Erase deleted text from the index of qmd, an optional search program. Return True without qmd."""
+    """Erase deleted text from the index of qmd, an optional search program. Return True also if qmd is not used."""
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 

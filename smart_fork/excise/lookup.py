@@ -158,10 +158,10 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
 
 
 def _log_to_cut(found: session_lookup.Located, longest: Path) -> Path:
-    """Return the log to cut of a session's logs: one that was cut before, or else the longest.
+    """Return which of a session's logs to cut: one that was cut before, or else the `longest`.
 
     A cut log may be shorter than its copies that were not cut. Raise `ForkRefused` if the session was continued in
-    several logs. `smart-fork show` counts the messages of all of them.
+    several logs, since `smart-fork show` counts the messages of all of them.
     """
     logs = READERS[found.agent].locate(found.session_id)
     if len(logs) < 2:

@@ -152,7 +152,7 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
 
 
 def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
-    """Yield the lines of a session's transcript, and those of its other file at `path`."""
+    """Yield the lines of a session's transcript and, if `path` is given, of its other file there."""
     yield from TranscriptTurn.raws(session.turns)
     if path is not None:
         with path.open("rb") as file:
@@ -371,7 +371,7 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
-    """Yield own files (kept copies, exports) with cut text of sessions made from the searched one, now without a log.
+    """Yield kept copies and exports with cut text of sessions that came from the searched one and have no log now.
 
     `keys` are the keys of the records by which copies are recognized.
     """

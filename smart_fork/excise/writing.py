@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 class CutChange:
     """The values that all files of one cut share, such as its id and time.
 
-    `keys` are the keys of the removed records, and `masked` those of records with masked secrets. With `follows`,
+    `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. With `follows`,
     copies and the files next to a log are changed too.
     """
 
@@ -196,7 +196,7 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> CutFile:
-    """Snapshot a file next to a log before a cut changes it. `size` is the file's size after the change."""
+    """Save and note a snapshot of a file next to a log, before a cut changes the file to the size `size`."""
     snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
@@ -211,7 +211,7 @@ def _masked(planned: CutPlan) -> list[str]:
 
 
 def _is_as_before(session: Transcript, made: snapshots.NotedChange) -> bool:
-    """Return True if the cut `made` was recorded but not made: the file begins with its whole old content."""
+    """Return True if the cut `made` was noted but not made, since the file still begins with its whole old content."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
 
@@ -327,7 +327,7 @@ def _logs_of(tool: str, path: Path) -> list[Path]:
 
 
 def _renew_kept_copy(tool: str, path: Path) -> None:
-    """Delete the export of a log's session, and renew smart-fork's copy of the log, or delete it too.
+    """Delete the export of a log's session, and renew smart-fork's copy of the log; if that fails, delete the copy.
 
     If the index does not know the log, nothing else would delete the export.
     """
@@ -348,7 +348,7 @@ def _renew_kept_copy(tool: str, path: Path) -> None:
 
 
 def _read_again(store: Store, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Index logs again. Return the number of logs, and (chunk id, old vector) for passages with unchanged text."""
+    """Index logs again. Return their number, and a list of (chunk id, old vector) for passages with unchanged text."""
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
     likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
@@ -389,7 +389,7 @@ def _empty(store: Store, row: SessionRow, file: LogFile) -> None:
 
 
 def _agent_of(tool: str, location: str) -> AgentName | None:
-    """Return `tool`, the agent of the cut transcript, if known, or else the agent that owns the log at `location`."""
+    """Return the agent of a log: `tool`, or for an unknown tool the agent with a log at `location`; else `None`."""
     if tool != Transcript.UNKNOWN:
         return tool if tool in READERS.names else None
     return next((agent.name for agent in READERS if agent.log_at(location)), None)

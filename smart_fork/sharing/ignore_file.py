@@ -48,7 +48,7 @@ class IgnoreRules:
         return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
 
     def shown_in(self, output: str, cwd: str) -> str:
-        """Return the first ignored file whose lines a tool output (of a search or diff) shows; empty if none."""
+        """Return the first ignored file of which a tool output (of a search or diff) shows lines; empty if none."""
         lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
         return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
 

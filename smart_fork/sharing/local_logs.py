@@ -81,7 +81,7 @@ class ProjectLogs:
         return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
 
     def tracked(self, path: Path | None, agent: AgentName) -> LocalRecords | None:
-        """Return the log at `path`, of the project at `root`, as records to share; `None` if it cannot be read."""
+        """Return the log at `path`, of a session of this project, as records to share; `None` if it cannot be read."""
         with suppress(SmartForkError):
             return self.records(self.read(path, agent)) if path is not None else None
         return None
@@ -169,10 +169,9 @@ class ReceivedSession:
     _sources: Sequence[int]
 
     def end(self, number: int) -> tuple[int, bool]:
-        """Return how many received records to take for the session's first `number` messages (counted from 1).
+        """Return (number of received records, flag) for the session's first `number` messages, counted from 1.
 
-        An exchange (a prompt with its answer) is taken whole. The second value is True if it ends after message
-        `number`.
+        An exchange (a prompt with its answer) is taken whole: the flag is True if it ends after message `number`.
         """
         end, message = exchange_end(self.session, number)
         counted = AGENTS.converter_of(self.session.agent).records_of(self.session, end)

@@ -105,7 +105,7 @@ class ReceivedLog:
         return self.times.get(_short(digest), "")
 
     def save(self, *, settled: bool = False) -> None:
-        """Store this entry in the register. With `settled`, delete its pending edits: they are made in the log."""
+        """Store this entry in the register. With `settled`, delete its pending edits, since the log has been edited."""
         state_db.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
@@ -133,7 +133,7 @@ class ReceivedLog:
     def counted(self, count: Callable[[], int]) -> int:
         """Return the number of records that the log had before its pending edits.
 
-        The first call stores the number from `count`, so that the edits can resume after the process was killed.
+        The first call stores the number that `count` returns, so that it is still known after the process was killed.
         """
         before = self._owed("count_before")
         if before is None:
@@ -147,7 +147,7 @@ class ReceivedLog:
 
 
 def merged_edits(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Return the edits `before`. If `after` edits the result of one again, that edit gets the content of `after`."""
+    """Return the edits `before`. An edit that writes a record which `after` edits again gets the content of `after`."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
@@ -304,7 +304,7 @@ def clear_unfinished() -> None:
 
 
 def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
-    """Delete an unfinished copy of a shared session, unless its project's tracking file lists it as complete."""
+    """Delete an unfinished copy of a shared session, unless its project's tracking file lists the copy as complete."""
     reader = READERS[agent]
     try:
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}

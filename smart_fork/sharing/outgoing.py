@@ -197,10 +197,7 @@ def last_pair(session: Session) -> int:
 
 
 def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozenset[str]:
-    """Return the digests that a log's lines have as shared records, with and without their images.
-
-    `root` is the directory of the log's project.
-    """
+    """Return the digests that a log's lines have as shared records, with and without images, which a push may drop."""
     converter, known = AGENTS.converter_of(agent), config.sharing_rules()
     place = HomePlace.of(root)
     records = [record for line in lines for _, record in decode_line(line)[0]]
@@ -269,9 +266,9 @@ class _Steps:
         self.local = SentBefore()
 
     def records(self, session: Session, end: int, since: SentBefore) -> Iterator[tuple[int, bytes, Record]]:
-        """Yield the records to send: those up to turn `end`, after the ones that `since` counts.
+        """Yield the records to send, up to turn `end`, without the first ones, which were sent before (see `since`).
 
-        Each is its number in the log, its bytes to send, and its shared fields as they are in the log.
+        A record is yielded as (number in the log, bytes to send, its shared fields as they are in the log).
         """
         state, number = START, 0
         for record in self._converter.records_of(session, end):

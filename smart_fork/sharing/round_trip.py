@@ -48,9 +48,9 @@ def read_back(agent: str, records: Sequence[bytes]) -> Session:
 
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
-    """Yield the session that `read_back` returns. The temporary log exists while the block runs.
+    """Write canonical records to a temporary log, and yield the session that the agent's reader finds in it.
 
-    `decoded` are the parsed records if they are known.
+    `decoded` are the parsed records if they are known. Raise `Unshareable` in the same cases as `read_back`.
     """
     converter = AGENTS.converter_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
@@ -192,7 +192,7 @@ def _sent_properties(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
 
 
 def _links(outgoing: Outgoing, session: Session) -> None:
-    """Refuse to send records that have more tool results without a call than the local session has.
+    """Refuse to send records with more tool results that have no call than the local session has.
 
     Agents leave some such results themselves. All other links are intact, since the reader reached all records by them.
     """

@@ -159,7 +159,7 @@ class Tracked(_StoredTracking):
     """The contents of a project's tracking file: its aliases (named shared sessions).
 
     `begun` maps a command with its arguments to the session id that it has asked the server to create. A repeated
-    command uses the same id (see `team.project`).
+    command uses the same id (see `team.tracked_sessions`).
     """
 
     version: Literal[1] = _VERSION
@@ -310,7 +310,7 @@ class Tracking:
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
-        """Return the option, the file's value and the expected one if the file is for another project or server."""
+        """Return (option, the file's value, expected value) if the file is for another project or server, or `None`."""
         pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
         return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)
 

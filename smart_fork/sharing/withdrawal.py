@@ -69,7 +69,7 @@ def refuse_uncuttable(agent: str, session_id: str) -> None:
 
 
 def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
-    """Return the records of a copy before and after the edits `keys`, each with its time."""
+    """Return the records of a copy before and after the edits `keys`, as two lists of (time, JSON line)."""
     before = _records(one, one.path)
     was, left = ([(log_register.record_time(record), orjson.dumps(record)) for record in some] for some in (
         before, list(_left(one, before, keys))
@@ -78,7 +78,7 @@ def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine],
 
 
 def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = False) -> bool:
-    """Rewrite the log at `path`, the copy `one` or made of it, with the edits `keys` of its records.
+    """Rewrite the log at `path`, which is the copy `one` or was made of it, with the edits `keys` of its records.
 
     With `remove`, delete the log. Return True if the log is deleted, also because no message remains.
     """
@@ -130,7 +130,7 @@ def _said(records: Iterable[Record]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AppliedWithdrawals:
-    """The changed and removed logs with withdrawn text, and those to change later, each with the reason."""
+    """The changed and removed logs with withdrawn text; `put_off` maps the logs to change later to the reasons."""
 
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
@@ -167,7 +167,7 @@ def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
 
 
 def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
-    """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if it is deleted.
+    """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if the log is deleted.
 
     Changed logs that were made of it are added to `changed`. Those that cannot be changed now are added to `put_off`,
     with the reason. Raise `ForkRefused` if there are such logs, or if the log is a hand-over in which the withdrawn
@@ -206,9 +206,9 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the `edits` in a file of shared records. Its first line describes the session.
+    """Make the `edits` in a file of shared records, and empty the title, tags and summary in its first line.
 
-    With `remove`, delete the file. Return True if it is deleted.
+    With `remove`, delete the file. Return True if the file is deleted.
     """
     if remove:
         one.path.unlink()
@@ -227,7 +227,7 @@ def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """One step of a withdrawal: the content `lost` by a log, and a function that cuts it out of a log."""
+    """One step of a withdrawal: the content that a log loses, and a function that cuts this content out of a log."""
 
     lost: Loss
     cut: Callable[..., bool]
@@ -291,8 +291,8 @@ def _loss_of(
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
     """Remove withdrawn content from a log's forks, hand-overs (copies for other agents) and snapshots.
 
-    Changed hand-overs are added to `changed`. Raise `ForkRefused` if a log made of it cannot be cut now, and was added
-    to `put_off`.
+    Changed hand-overs are added to `changed`. If one of these logs cannot be cut now, add the reason to `put_off` and
+    raise `ForkRefused`.
     """
     whole = _whole(one)
     descent = lookup.derived_from(whole, way.lost.keys)
@@ -323,12 +323,12 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _whole(one: ReceivedLog) -> Transcript:
-    """Return a transcript without turns for a log, which need not exist any more."""
+    """Return a transcript without turns, to find the logs made from the log `one`, which need not exist any more."""
     return Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
 
 
 def _is_author(edits: Edits) -> bool:
-    """Return True if this machine pushed some edited records. Then a log with equal records may be the original."""
+    """Return True if this machine pushed some edited records: then logs with equal records may be the originals."""
     return any(digest in edits and not key for one in log_register.all_received() for digest, key in one.records)
 
 

@@ -125,8 +125,8 @@ def _first_times(session: Transcript) -> dict[str, str]:
 def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
     """Cut withdrawn content out of a log as `planned_of` plans, and out of smart-fork's own files, without undo.
 
-    `words` are the lost words. With `remove`, delete the log. Return True if the log is deleted, also because no
-    message remains.
+    `words` are the words that only withdrawn content has: titles with them, and files beside the log, are changed too.
+    With `remove`, delete the log. Return True if the log is deleted, also because no message remains.
     """
     session = lookup.load_with_tool(agent, path)
     planned, edits = (CutPlan.of(session, ()), {}) if remove else planned_of(session, ())
@@ -180,7 +180,7 @@ def erase_and_write(
 
 
 def changed_files_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
-    """Return new contents of the files beside a log, without the removed turns and titles with lost `words`."""
+    """Return by path new contents of the files beside a log, without removed turns and titles with lost `words`."""
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
@@ -244,7 +244,7 @@ def _with_masks(record: bytes) -> list[str]:
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if `line` has all `wanted` masked texts, at separate places. Then nothing in it is left to mask."""
+    """Return True if `line` has all `wanted` masked texts, each at its own place: nothing in it is left to mask."""
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):
         before, found, after = said.partition(one)

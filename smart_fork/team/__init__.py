@@ -1,6 +1,6 @@
 """The team feature: its commands, client and server share sessions between people.
 
-No module outside this package imports it. Below are the requests from which the commands' options are made.
+No module outside this package imports it. The classes below define options that several commands have.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ class SharedDescription:
 class PullOptions:
     """The options of commands that write a shared session as an agent's log on this machine.
 
-    `platform` is the agent that gets the log; `None` means the session's own agent. `track` adds an alias for the
-    session.
+    `platform` is the agent that gets the log; `None` means the session's own agent. `track` gives the log an alias.
     """
 
     alias: str | None = said(help="Alias on this machine.")

@@ -40,7 +40,7 @@ class Deadline:
         self._passed = False
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Store the connection's socket, and start the timer when the request is sent. httpx2 calls it at each step."""
+        """Store the connection's socket, and start the timer when a request is sent. httpx2 calls this at each step."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = facts["return_value"].get_extra_info("socket")
         elif event.endswith(".send_request_body.complete"):
@@ -163,7 +163,7 @@ class Client:
         return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 
     def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
-        """Change the description or visibility of a session."""
+        """Change the description or visibility of a session, and return the session."""
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.WithdrawnPage:

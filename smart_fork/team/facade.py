@@ -131,8 +131,7 @@ def _fetched_copy(
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
     """Return the local copy that an alias names, without asking the server; `None` if there is no such copy.
 
-    An alias that is the beginning of the session's id does not count if the server answers: the newest records are
-    fetched.
+    If the alias is the beginning of the session's id and the server answers, return `None`: new records are fetched.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_unchanged(where, known[1]):
@@ -152,7 +151,7 @@ def _fetched(where: TeamProject, reference: str) -> FetchedSession:
 
 
 def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """Return the user's own log of a shared session, or else an unchanged copy with all its records, or `None`."""
+    """Return the user's own log of a shared session, or else an unchanged copy with all its records; or `None`."""
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_unchanged(where, one) and (one.session_id or _has_all_records(where, one)):
             return _fetched_alias(name, one)

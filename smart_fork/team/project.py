@@ -1,8 +1,4 @@
-"""A team project: its folder, its tracked sessions, its server, and the download of sessions.
-
-Each download is compared with digests that this machine stored before. So a server cannot change earlier records of a
-session unnoticed.
-"""
+"""A team project: its folder, its tracked sessions, a client of its server, and the look-up of sessions by name."""
 
 from __future__ import annotations
 

@@ -204,10 +204,10 @@ _MAX_ANCESTORS = 100
 def _note_others(
     project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
 ) -> None:
-    """Store which messages of a written log other people wrote. A fork of the log asks the user before it acts on them.
+    """Store which messages of the written log `made` other people wrote: the user is asked before a fork acts on them.
 
-    `told` are the records. `others` is true if the session itself belongs to another person. Messages that the user
-    pushed do not count.
+    `told` are the records that the log was written from. `others` is true if the session itself belongs to another
+    person. Messages in records that this machine pushed count as the user's own.
     """
     count = len(told) if others else _count_of_others(project, taken.info)
     if not count:

@@ -74,7 +74,7 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> SharingResult | 
 
 
 def _only_described(project: TeamProject, made: Plan, name: str, one: Alias) -> SharingResult:
-    """Update only the session's description, since another push has already sent the records."""
+    """Change only the session's description, since another push has sent its records. Return the push's result."""
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
     return replace(shared_result("push", project, info, name), up_to_date=True, files=one.files)
@@ -122,7 +122,7 @@ def _sent(project: TeamProject, made: Plan) -> SharingResult:
 
 
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Return the alias for a pushed session: the plan's, unless that is the default alias of another session id."""
+    """Return the plan's alias if it is tracked and not another session's default alias; else the default alias."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -163,7 +163,7 @@ def _create(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pu
 def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
     """Create a branch or fork on the server with the records that it has in common with its parent.
 
-    Return its tracking data, and True if it did not exist before.
+    Return its tracking data, and True if this call created it.
     """
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
@@ -183,7 +183,7 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """Append the plan's new records to the session of `alias` on the server. Return the session and their number."""
+    """Append the plan's new records to the session of `alias` on the server. Return (session, number of records)."""
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 

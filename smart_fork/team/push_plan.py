@@ -217,7 +217,7 @@ def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: Sent
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Check that the server's session can get the plan's new records. Return the plan with the old visibility."""
+    """Check that the server's session can get the plan's records. Return the plan with that session's visibility."""
     alias = made.alias
     if alias is None or made.creates:
         return replace(made, before=(chosen_visibility(alias) if alias is not None else None) or "private")
@@ -263,7 +263,7 @@ def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
-    """Return the session that the user asked to push, and the alias that tracks its log, or `None`."""
+    """Return the alias of the session that the user asked to push (`None` if it is not tracked), and the session."""
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
     platform = request.platforms[0] if request.platforms else None
@@ -343,8 +343,7 @@ def tracked_parent(
 ) -> tuple[Alias, SentBefore] | None:
     """Return the tracked session that a local one continues, with number and digest of the common records.
 
-    Return `None` if there is none. Some agents rewrite records in a fork. Then the texts of messages are compared
-    instead.
+    Return `None` if there is none. For agents that rewrite records in a fork, the texts of messages are compared.
     """
     own = (one for one in aliases.values() if one.platform == here.session.agent)
     known = sorted(own, key=lambda one: -one.local_count)

@@ -1,8 +1,7 @@
-"""The records of shared sessions: how they are packed into segments (compressed blocks), and made searchable.
+"""The records of shared sessions, packed into segments (compressed blocks).
 
 Both client and server use this module. Where a segment ends depends only on the records before it, so a session and its
-forks share segments. The client can send vectors of text passages. The server makes the passages again, and accepts a
-vector only if it names the hash of a passage.
+forks share segments.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
 
 
 def _decompressed(body: bytes) -> bytes:
-    """Decompress a segment. Its announced size is checked first, and the library does not exceed it."""
+    """Decompress a segment. Its announced size is checked first, and the library never writes more."""
     try:
         size = zstandard.get_frame_parameters(body).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:

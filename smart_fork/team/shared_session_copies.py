@@ -128,7 +128,7 @@ def branch(
 
 
 def _diverged_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
-    """Return the name and alias of a session that got new records both here and on the server, or `None`."""
+    """Return (name, alias) of a session if it got new records both here and on the server; else `None`."""
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and changed_on_server(one, info) and (project.logs.ahead(one) or 0) > 0:
             return name, one

@@ -85,7 +85,7 @@ def is_loopback(host: str) -> bool:
 
 
 def logged_in_account(server: str | None = None) -> Account:
-    """Return the account on `server`, the environment's server or the last login's, or raise `NotAuthenticated`."""
+    """Return the account on `server`, or else on the environment's or last login's; or raise `NotAuthenticated`."""
     said, token = os.environ.get(Setting.TEAM_URL), os.environ.get(Setting.TEAM_TOKEN)
     if said and token and (server is None or origin_of(server) == origin_of(said)):
         return Account(origin_of(said), "", token)

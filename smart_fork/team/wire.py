@@ -304,7 +304,7 @@ class RecordEdit(canonical.WireModel):
 class Rewrite(EditableDescription):
     """``POST sessions/{id}/rewrites``: records to withdraw (remove), and the replacements of some.
 
-    A title, summary or tags replace those of the session, and equal ones in sessions made from it.
+    A title, summary or tags replace the session's own, and equal ones in sessions made from it.
     """
 
     kind: Literal["cut", "mask"]

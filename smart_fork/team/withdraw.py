@@ -194,7 +194,7 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _apply_answer(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Remove the withdrawn text from copies here, and then the stored request: a killed command can be repeated."""
+    """Remove the withdrawn text from copies here, then delete the stored request: after a kill, it can be repeated."""
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
@@ -250,9 +250,9 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
 
 
 def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
-    """Return a new title if the session's title quotes withdrawn text, or `None`.
+    """Return a new title if the session's title quotes withdrawn text; `None` if it does not.
 
-    It is empty, or the old one with masked secrets.
+    The new title is empty, or the old one with masked secrets.
     """
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
@@ -362,9 +362,10 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords]
 def _withdrawn_of(
     one: log_register.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
 ) -> dict[str, str | None]:
-    """Return the withdrawals in `found` that concern one local log, as edits of its records, by digest.
+    """Return the withdrawals in `found` that concern the log `one`, as edits of its records.
 
-    `None` removes a record.
+    An edit maps a record's digest to the digest of the record that replaces it, or to `None` if the record is removed.
+    There are no edits if the log has no such records, or came from another server than the one of `client`.
     """
     if one.server != client.account.origin:
         return {}
@@ -377,9 +378,9 @@ def _withdrawn_of(
 
 
 def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
-    """Download the records that replace withdrawn ones, and return those in `wanted`, by digest.
+    """Download the records that replace withdrawn ones, and return those with a digest in `wanted`, by digest.
 
-    Records of a session that the user may no longer read are missing, so the caller removes the withdrawn ones.
+    Sessions that the user may no longer read are skipped. The caller then removes the withdrawn records instead.
     """
     records: dict[str, bytes] = {}
     for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:

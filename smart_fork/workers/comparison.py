@@ -32,7 +32,7 @@ MAX_PATCH_CHARACTERS = 1_000_000
 def compare(references: Sequence[str], processes: Processes | None = None, *, patch: bool = False) -> list[Compared]:
     """Compare the workers that `references` name; without names, the last fan-out: forks that got one prompt together.
 
-    With `patch`, each entry contains the full diff of the worker's changes. Raise `NotFound` without a fan-out.
+    With `patch`, each entry contains the full diff of the worker's changes. Raise `NotFound` if there is no fan-out.
     """
     with Registry() as registry:
         workers = [registry.get(one) for one in references] or last_fan_out(registry.permitted())
@@ -46,9 +46,9 @@ def compare(references: Sequence[str], processes: Processes | None = None, *, pa
 
 
 def grouped_by_start(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord]]]:
-    """Yield for each prompt a list of groups: workers that were started together with this prompt.
+    """Yield for each prompt a list of groups; a group is the workers that got this prompt at about the same time.
 
-    `workers` must be newest first; so are the groups, and the workers in each group.
+    `workers` must be newest first. The groups, and the workers in each group, are newest first too.
     """
     by_prompt: dict[str, list[list[WorkerRecord]]] = {}
     for worker in workers:

@@ -41,7 +41,7 @@ _FAR_ENOUGH = 6
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """An ancestor process of this process, with its command line in `words`; empty if unknown."""
+    """A process above this one (parent, grandparent …). `words` is its command line, empty if unknown."""
 
     pid: int
     words: tuple[str, ...]
@@ -52,9 +52,9 @@ class Ancestor:
 
 
 def ancestors() -> tuple[Ancestor, ...] | None:
-    """Return this process's ancestors, the nearest first; `None` if the system does not tell them.
+    """Return this process's nearest ancestors, the parent first; `None` if the system does not show them.
 
-    They are better evidence than environment variables, which a process inherits from its parent.
+    They prove which agent ran a hook. Environment variables do not: a process inherits them from its parent.
     """
     found: list[Ancestor] = []
     with suppress(psutil.Error, OSError):  # it has ended meanwhile, or is nobody's business
@@ -84,7 +84,7 @@ class WorkerEvent:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> WorkerEvent:
-        """Read an event from JSON values, which an agent or another client of the service wrote."""
+        """Return the event in the JSON object `said`, which an agent or another client of the service wrote."""
         told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
         call = said.get("tool_input")
         asks = (_text(call.get("description")) or _command(call.get("command"))) if isinstance(call, Mapping) else ""
@@ -96,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _command(value: object) -> str:
-    """Return the command of a tool call, which is a text or a list of words, as text."""
+    """Return the command of a tool call as one text; agents give it as a text or as a list of words."""
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
@@ -119,7 +119,7 @@ def receive(
     *,
     began: float | None = None,
 ) -> WorkerRecord | None:
-    """Store the event in `body` and return its worker; `None` if it is not a worker's. Repeated events change nothing.
+    """Store the event in `body` and return its worker; `None` if no worker reported it. Repeated events change nothing.
 
     `environment`, `ancestry` and `began` (seconds since 1970) are the environment variables, ancestors and start of
     the hook's process; `None` if unknown.
@@ -157,7 +157,7 @@ def _note_process(registry: Registry, worker: WorkerRecord, environment: Environ
 def _worker_of(
     registry: Registry, hooks: Hooks, event: WorkerEvent, environment: Environment, runner: Runner
 ) -> tuple[WorkerRecord | None, bool]:
-    """Return the worker that an event belongs to, or `None`; and True if the worker's own process ran the hook."""
+    """Return (the worker that the event belongs to or `None`, True if the worker's own process ran the hook)."""
     agent = hooks.agent
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
@@ -173,16 +173,19 @@ def _worker_of(
 
 
 def _runs_hook(worker: WorkerRecord, session_id: str, runner: Runner) -> bool:
-    """Return True if the worker's process, or one that it started, ran the hook. If unknown, the session decides."""
+    """Return True if the worker's process, or one that it started, ran the hook that reported the event.
+
+    If process ids are unknown, compare sessions: return True if the worker has the event's `session_id`, or none yet.
+    """
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
     return worker.pid in [process.pid for process in runner]
 
 
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Runner:
-    """Return the agent's process that ran the hook, without the shells between, and then the processes above it.
+    """Return the agent's process that ran the hook, then its ancestors; `None` if the hook's `ancestry` is unknown.
 
-    These are as many as an agent can have: npm's Codex has two. Return `None` if the ancestors are unknown.
+    Shells between agent and hook are left out. At most the processes of one agent are returned: npm's Codex has two.
     """
     above = list(ancestry or ())
     while above and above[0].is_shell:
@@ -191,7 +194,7 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Runner:
 
 
 def _names_source(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Return True if a fork's first event has its source session's id, which Claude Code replaces afterwards."""
+    """Return True if a fork's start event has the forked session's id: Claude Code reports the fork's own id later."""
     starts = event.hook_event_name == "SessionStart"
     return starts and worker.is_fork and event.session_id == worker.source_session_id
 

@@ -22,7 +22,7 @@ BECOMING_SECONDS = 60.0
 
 
 def is_alive(worker: WorkerRecord, machine: Machine, *, panes: Panes | None = None) -> bool:
-    """Return True if a worker still has a process or a window. The system is asked: its row can be out of date."""
+    """Return True if a worker still has a process or a window. The system is asked: the registry can be out of date."""
     if worker.is_over:
         return False
     began, now, processes = seconds_in(worker.started_at), machine.clock.now(), machine.processes

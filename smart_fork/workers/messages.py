@@ -85,7 +85,7 @@ def typed_text(text: str) -> str:
 def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
     """Return a plan that resumes the worker's session with the prompt `text`, without a terminal window.
 
-    The worker's id and permissions stay. Raise `ForkRefused` if its session is unknown.
+    The worker keeps its id and permissions. Raise `ForkRefused` if its session is unknown.
     """
     if not worker.session_id:
         raise ForkRefused(
@@ -121,7 +121,7 @@ def _mark(typist: Typist, question: Question, number: str) -> None:
 
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
-    """Hold a lock for a worker, so that two processes cannot type into its terminal at one time."""
+    """Hold a lock for a worker, so that two processes cannot type into its terminal at the same time."""
     with held_file(private_dir(state_home() / "locks") / f"{worker.id}.lock", TURN_SECONDS) as ours:
         if not ours:
             raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.")

@@ -123,7 +123,7 @@ class WorkerReader:
         return replace(seen, status=status)
 
     def look_again(self, identity: str, registry: Registry) -> tuple[WorkerRecord, Observation]:
-        """Return the current registry row of the worker `identity`, and what it is doing."""
+        """Return (worker, observation): the worker's current row in the registry, and what the worker is doing."""
         seen = self.look(registry.get(identity), registry)
         return registry.get(identity), seen
 
@@ -146,7 +146,7 @@ class WorkerReader:
         return known
 
     def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
-        """Return the worker with its session id, searched in the newest logs if the registry lacks it."""
+        """Return the worker. If its session id is unknown, first search for it in new logs, at most every 2 seconds."""
         now = self.around.clock.now()
         if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
             return worker
@@ -156,7 +156,7 @@ class WorkerReader:
         return registry.get(worker.id)
 
     def _activity(self, worker: WorkerRecord) -> tuple[Activity, TokenUse | None]:
-        """Return the activity that the worker's log shows, and the tokens of its first answer."""
+        """Return (activity, tokens of the first answer or `None`), as the worker's log shows them."""
         path = self.log_of(worker)
         log = READERS[worker.agent].log_at(str(path)) if path else None
         if path is None or log is None:
@@ -188,11 +188,11 @@ class WorkerReader:
         return None
 
     def _is_past(self, at: str | None) -> bool:
-        """Return True if the time `at` is long enough ago that the screen shows what the worker did then."""
+        """Return True if the time `at` was at least 5 seconds ago: the screen shows by now what the worker did then."""
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _reported(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
-        """Return the worker's status and question, from the newer report of its hooks and its log."""
+        """Return the worker's status, and its question if any, from the newer report of its hooks and its log."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
             return worker.status, Question(mask(worker.status_note)) if asks else None
@@ -214,7 +214,7 @@ class WorkerReader:
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
-        """Return the answer about a worker and what it is doing."""
+        """Return the worker's data and its activity as an answer to the user or model."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
@@ -280,7 +280,7 @@ def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerReade
 
 
 def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:
-    """Return a worker's last exchanges (prompts with answers) from its log, without those of its parent.
+    """Return a worker's last exchanges (prompts with answers) from its log, without exchanges copied from its parent.
 
     Messages are numbered as in the session. `earlier` counts the worker's own messages before them.
     """

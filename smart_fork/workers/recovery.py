@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 def reconcile(registry: Registry, machine: Machine) -> tuple[list[WorkerRecord], list[WorkerRecord]]:
     """Change the registry to match what runs on this machine. A second call changes nothing.
 
-    Return the workers that have ended, and those whose session is known now. Workers that cannot be checked stay
-    unchanged.
+    Return two lists: the workers found ended, and the workers of which the session was found. Workers that cannot be
+    checked stay unchanged.
     """
     panes = Panes(machine)
     for worker in registry.workers(states=["starting"]):
@@ -38,14 +38,14 @@ def reconcile(registry: Registry, machine: Machine) -> tuple[list[WorkerRecord],
 
 
 def tree_of(worker: WorkerRecord) -> Worktree | None:
-    """Return the git worktree that was made, or planned, for a worker."""
+    """Return the git worktree that was made, or planned, for a worker; `None` if there is none."""
     return Worktree.of(worker.worktree, worker.branch, worker.base_commit) if worker.worktree else None
 
 
 def undo_cut_off(registry: Registry, around: Machine) -> None:
-    """Delete the worktrees and log copies made for workers whose start was cut off, or leave them to the next call.
+    """Delete worktrees and log copies that a cut-off start has left: smart-fork died before the worker's agent ran.
 
-    A start is cut off if smart-fork dies before the agent runs.
+    What cannot be deleted now is left to the next call.
     """
     for worker in registry.workers(states=["starting", "failed"]):
         tree, copy = tree_of(worker), Path(worker.copied_to) if worker.copied_to else None
@@ -90,7 +90,7 @@ def recover() -> None:
 
 
 def _marked(worker: WorkerRecord) -> int | None:
-    """Return the id of the one process, without its children, that has the worker's id in its environment."""
+    """Return the id of the one process, children aside, that has the worker's id in its environment, or `None`."""
     import psutil  # takes a while, and only a server asks
 
     above: dict[int, int] = {}

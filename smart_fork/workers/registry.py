@@ -202,7 +202,7 @@ class Registry:
         )  # fmt: skip
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
-        """Record process and terminal of a worker whose start was cut off before `set_started`. Known values stay."""
+        """Record process and terminal of a worker, found after `set_started` was not reached. Known values stay."""
         what = "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)"
         return self._set(identity, what, pid, terminal_id)
 
@@ -226,7 +226,7 @@ class Registry:
         return self._set(identity, "pid = NULL")
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
-        """Record that the worker `seen` has ended; return `None` if it was resumed since it was read."""
+        """Record that the worker has ended; return `None` if it was resumed after its row `seen` was read."""
         with write_transaction(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
@@ -324,7 +324,7 @@ class Registry:
         )
 
     def depth(self, session_id: str) -> int:
-        """Return the nesting depth of a session: 0 for a person's, 1 for a worker's that it started, and so on."""
+        """Return a session's nesting depth: 0 for a person's, 1 for a worker's, 2 for a worker's worker, and so on."""
         found = self._db.execute(
             "WITH RECURSIVE above (caller, depth) AS ("
             " SELECT caller_session_id, 1 FROM workers JOIN worker_sessions s ON worker_id = id WHERE s.session_id = ?"
@@ -337,7 +337,7 @@ class Registry:
         return found if isinstance(found, int) else 0
 
     def add_staged_copy(self, path: Path, *, session_id: str, source_path: Path, now: float | None = None) -> None:
-        """Record that the log copy at `path` was made from the log `source_path`."""
+        """Record that the log copy at `path` was made from the log `source_path` of the session `session_id`."""
         with write_transaction(self._db):
             self._db.execute(
                 "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
@@ -352,12 +352,12 @@ class Registry:
             self._db.execute("DELETE FROM staged_copies WHERE path = ?", (str(path),))
 
     def staged_copies(self) -> dict[Path, str]:
-        """Return the paths of log copies that smart-fork made for workers, with their session ids."""
+        """Return the log copies that smart-fork made for workers: each copy's path, and the copied session's id."""
         rows: Iterable[Any] = self._db.execute("SELECT path, session_id FROM staged_copies ORDER BY rowid")
         return {Path(path): session_id for path, session_id in rows}
 
     def _own(self, identity: str, session_id: str) -> None:
-        """Make a worker the owner of a session. The row of the earlier owner keeps the id as its last session."""
+        """Make a worker the owner of a session. The earlier owner's row keeps the id only as its last session."""
         self._db.execute(
             "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
         )
@@ -393,7 +393,7 @@ class Registry:
 
     @classmethod
     def known_workers(cls) -> list[WorkerRecord]:
-        """Return all workers, newest first; none without a registry, which is not created."""
+        """Return all workers, newest first; an empty list if there is no registry, which is not created."""
         if not has_registry():
             return []
         with Registry() as registry:
@@ -401,7 +401,7 @@ class Registry:
 
     @classmethod
     def known_worker(cls, session_id: str) -> WorkerRecord | None:
-        """Return the worker that has or had this session; `None` without a registry, which is not created."""
+        """Return the worker that has or had this session; `None` also if there is no registry, which is not created."""
         if not has_registry():
             return None
         with Registry() as registry:
@@ -409,7 +409,7 @@ class Registry:
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
-    """Return a database row as a worker. Words unknown to this version get defaults, so that it stays listed."""
+    """Return a database row as a worker. Words of a newer version become defaults, so that the worker stays listed."""
     for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", WorkerKind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise

@@ -55,7 +55,7 @@ class WorkerState(Value):
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values as a dictionary for JSON; of a foreign window, only its location."""
+        """Return the values as a dictionary for JSON; of a window that smart-fork did not open, only its location."""
         told = super().as_json()
         return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
 
@@ -101,7 +101,7 @@ class WorkersWaited(Value):
 
 @value
 class WorkerClosed(Value):
-    """The result for a worker to end. `closed` is true if it ran and was ended.
+    """The result of ending one worker. `closed` is true if the worker was running and has been ended.
 
     `note` says why it was not ended (`failed` if it could not be), or why its worktree was kept.
     """

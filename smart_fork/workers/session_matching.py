@@ -26,9 +26,9 @@ SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker that has or had a session; else the only one with an unknown session that matches it.
+    """Return the worker that has or had a session; otherwise the running worker to which this session must belong.
 
-    `prompt` is the session's current prompt, if known.
+    `prompt` is the session's current prompt, if known. Return `None` if no worker, or several workers, match its log.
     """
     known = registry.of_session(session_id)
     if known is None and AGENTS[agent].worker_sessions:
@@ -37,7 +37,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _waiting_worker(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the only running worker with an unknown session that matches this session, if any."""
+    """Return the running worker without a known session that matches this one; `None` if no worker or several match."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -48,7 +48,7 @@ def _waiting_worker(registry: Registry, agent: AgentName, session_id: str, promp
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return (worker, session id) for workers with an unknown session, if worker and session match only each other."""
+    """Return (worker, session id) for workers without a known session, if worker and session match only each other."""
     waiting = [
         worker
         for worker in registry.workers()
@@ -111,7 +111,7 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
-    """Return True if `said`, from a log, is the worker's `prompt`, in which secrets are masked."""
+    """Return True if `said`, from a log, equals the worker's `prompt`, in which secrets are masked."""
     told = mask(said.strip())
     try:
         return bool(told) and told in (prompt.strip(), ForkPlan.plain_prompt(prompt).strip())

@@ -104,7 +104,7 @@ class TmuxPlace(WorkerPlace):
         return shutil.which("tmux", path=machine.env.get("PATH", os.defpath)) is not None
 
     def inherited(self, machine: Machine) -> Mapping[str, str]:
-        """Return the environment of the tmux server, which a person may have started."""
+        """Return the environment variables of the tmux server, which a person may have started."""
         told = _run(machine, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
@@ -149,7 +149,7 @@ class TmuxPlace(WorkerPlace):
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: WorkerLocation, machine: Machine) -> int | None:
-        """Return the exit status, which tmux may know only after a while; tmux 3.3 sometimes never does."""
+        """Return the worker's exit status, after a short wait for tmux; `None` if tmux, such as 3.3, never knows it."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, machine)
             if not dead or status:
@@ -208,7 +208,8 @@ class TmuxPlace(WorkerPlace):
     def _pane(self, started: WorkerLocation, machine: Machine) -> tuple[bool | None, str]:
         """Return (ended, exit status) of the process in the worker's window. The status is negative for a signal.
 
-        If the window is gone, return (None, ""). A restarted tmux uses its id again, so the process id must fit, too.
+        If the window is gone, return (None, ""). A restarted tmux gives its id to another window: so the process id is
+        compared, too.
         """
         how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"
@@ -252,7 +253,7 @@ class TmuxPlace(WorkerPlace):
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """Return `argv`; if it is long or has `given` variables, a command that reads both from a private file."""
+        """Return `argv`; if it is long or needs variables (`given`), a command that reads both from a private file."""
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
         return command_through_file(worker, {"argv": list(argv), "given": given})
@@ -359,7 +360,7 @@ class ITerm2Place(WorkerPlace):
         return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{title}”", worker_id=worker.id)
 
     def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
-        """Return a text after the worker's end; its last output is lost, because the tab closes."""
+        """Return a sentence if the worker has ended, else `None`. Its last output is lost, because the tab closes."""
         return mask("Its tab was closed.") if has_ended(started, machine.processes) else None
 
     def screen(self, started: WorkerLocation, machine: Machine) -> str | None:
@@ -428,7 +429,7 @@ PLACES: tuple[WorkerPlace, ...] = (
 def choose_place(name: str | None, machine: Machine) -> WorkerPlace:
     """Return the kind of place called `name`; without a name, tmux if it is installed, else a background process.
 
-    If the installed version of the agent `name` has no background sessions, return a background process.
+    A name of an agent means its own background sessions; if its installed version has none, a background process.
 
     Raises:
         Usage: there is no such place.
@@ -449,7 +450,7 @@ def choose_place(name: str | None, machine: Machine) -> WorkerPlace:
 
 
 def place_of(worker: WorkerRecord) -> WorkerPlace:
-    """Return the kind of place in which a registered worker was started; raise `NotFound` for an unknown one."""
+    """Return the kind of place in which a worker was started; raise `NotFound` if this version does not know it."""
     place = next((known for known in PLACES if known.name == worker.place), None)
     if place is None:
         raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")

@@ -32,7 +32,7 @@ def close_workers(
 ) -> tuple[WorkerClosed, ...]:
     """End the named workers. With `remove_worktree`, also remove their worktrees without unsaved changes.
 
-    If a worker does not exist, none is ended.
+    If one of the workers does not exist, do not end the others either.
     """
     around = around or Machine()
     with Registry() as registry:
@@ -110,7 +110,7 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
-    """Remove a worker's worktree, and its log copies. Return True if it was removed, and notes on kept files."""
+    """Remove a worker's worktree and log copies. Return True if the worktree is gone, and notes on kept files."""
     if (tree := tree_of(worker)) is None:
         return False, ["No worktree was made for it"]
     if (problem := tree.remove_if_saved(around.processes)) is not None:

@@ -45,7 +45,7 @@ class Changes:
 
 
 def check(folder: Path, processes: Processes) -> None:
-    """Refuse (`ForkRefused`) uncommitted changes in `folder` that cannot be copied to a worktree. Nothing is copied."""
+    """Raise `ForkRefused` if `folder` has uncommitted changes that cannot be copied to a worktree. Copy nothing."""
     there = Repository.open(folder, processes)
     with _temporary_index(there) as env:
         _refuse_the_impossible(there, env)
@@ -154,7 +154,7 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _index_entry(one: Submodule) -> bytes:
-    """Return an input line for git's index: the submodule's checked-out commit, or its removal without a folder."""
+    """Return a line for ``git update-index`` that sets a submodule's commit, or removes it if it has no folder."""
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
 
@@ -197,8 +197,7 @@ _SHOWN = "H 160000 "
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A submodule of a repository. `name` is its path, `commit` the checked-out one or, if unknown, the one in the
-    index.
+    """A submodule of a repository. `name` is its path, `commit` the checked-out one or, if unknown, the index's.
 
     `folder` is true if its directory exists, `changed` if it differs, or may differ, from the index.
     """
@@ -212,7 +211,7 @@ class Submodule:
 def submodules(there: Repository, env: Mapping[str, str] | None = None) -> list[Submodule]:
     """Return the submodules in the repository's index, except those outside a sparse checkout.
 
-    Each with a trusted `.git` is examined as a repository of its own, without programs that its configuration names.
+    A submodule with a trusted `.git` is examined as a separate repository, but no program of its configuration runs.
     """
     found = []
     for entry in os.fsdecode(there.asked("ls-files", "-z", "-t", "--stage", env=env).stdout).split("\0"):

@@ -1,4 +1,4 @@
-"""Verdicts on sessions (merged, kept or dropped): a person's, and for workers' commits git's."""
+"""Verdicts on the work of sessions (merged, kept or dropped): a person's or, on the commits of workers, git's."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class NotedSession(Value):
 
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
-    """Record git's verdict on workers without one: their commits were merged or dropped. Errors are only logged."""
+    """Record if git shows commits of workers without a verdict as merged or dropped. Errors are only logged."""
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
         known = session_notes.noted((one.agent, str(one.session_id)) for one in own)
@@ -129,9 +129,9 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
 
 
 def _is_merged(there: Repository, tip: str, base: str) -> bool:
-    """Return True if the branch `tip` has commits beyond `base`, and the checked-out branch has them all.
+    """Return True if there are commits from `base` to `tip`, and the checked-out branch has all of them.
 
-    A commit with an equal patch counts as the commit.
+    A commit with the same patch counts too, such as one made by a rebase.
     """
     made = there.git("rev-list", "--count", tip, f"^{base}")
     if not made.ok or made.text == "0":

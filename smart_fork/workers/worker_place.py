@@ -86,7 +86,7 @@ class WorkerPlace:
         return True
 
     def inherited(self, machine: Machine) -> Mapping[str, str]:
-        """Return the environment variables that a program gets from the place, such as the tmux server's."""
+        """Return the environment variables that a program gets from the place itself, such as the tmux server's."""
         return {}
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
@@ -98,7 +98,7 @@ class WorkerPlace:
         raise NotImplementedError
 
     def ended(self, started: WorkerLocation, machine: Machine) -> Masked | None:
-        """Return the last output of a worker that has ended; `None` while it runs."""
+        """Return the last output of an ended worker, or a sentence if the output is lost; `None` if it still runs."""
         raise NotImplementedError
 
     def runs(self, started: WorkerLocation, machine: Machine) -> bool:
@@ -126,11 +126,11 @@ class WorkerPlace:
         raise ForkRefused(*self.untyped)
 
     def press(self, started: WorkerLocation, key: str, machine: Machine) -> None:
-        """Press one of `KEYS` in the worker's terminal; refuse as `paste` does."""
+        """Press one of `KEYS` in the worker's terminal. Raise `ForkRefused` for the same reasons as `paste`."""
         raise ForkRefused(*self.untyped)
 
     def typist(self, started: WorkerLocation, screen: Screen, machine: Machine) -> Typist:
-        """Return the means to type in the worker's terminal; `screen` reads the agent's screens."""
+        """Return the object that types into the worker's terminal. `screen` recognizes what the agent shows there."""
         return Typist(self, started, screen, machine)
 
     def close(self, started: WorkerLocation, machine: Machine) -> None:
@@ -153,9 +153,9 @@ def location_of(worker: WorkerRecord) -> WorkerLocation:
 
 
 def is_running(started: WorkerLocation, processes: Processes) -> bool:
-    """Return True if the worker's own process still runs: it must have the worker's id in its environment.
+    """Return True if the worker's own process still runs.
 
-    The system reuses process ids.
+    The process must have the worker's id in its environment, because the system reuses process ids.
     """
     if started.pid is None:
         return False
@@ -166,7 +166,7 @@ def is_running(started: WorkerLocation, processes: Processes) -> bool:
 def has_ended(started: WorkerLocation, processes: Processes) -> bool:
     """Return True if the worker's process has ended, or if its process id belongs to another worker now.
 
-    A process without any worker's id in its environment may be a starter that is about to become the agent.
+    A process without any worker's id in its environment has not ended: it may be about to become the agent.
     """
     if started.pid is None:
         return False
@@ -336,7 +336,7 @@ class BackgroundPlace(WorkerPlace):
         return Program.lists(program, ("--help",), self._verbs.sign, machine.processes, machine.env)
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, machine: Machine) -> WorkerLocation:
-        """See `WorkerPlace.start`. Wait until the background session has a process."""
+        """Start a background session of the agent, and wait until the session has a process."""
         # The agent may start a supervisor, which gives this environment to all later sessions.
         bare = {name: value for name, value in machine.env.items() if name not in (DEPTH, WORKER_ID)}
         machine = replace(machine, env=bare)
@@ -403,7 +403,7 @@ class BackgroundPlace(WorkerPlace):
         return machine.processes.run(argv, cwd=Path(os.sep), env=machine.env, timeout=VERB_SECONDS, whom=words[0])
 
     def _with_home(self, started: WorkerLocation, machine: Machine) -> Machine:
-        """Return `machine` with the agent's home directory (one for each account) that has the worker's session."""
+        """Return `machine` with variables that select the agent's home (one for each account) that has the session."""
         with self._home(started):
             return replace(machine, env={**machine.env, **AGENTS[self.agent].home.environment()})
 

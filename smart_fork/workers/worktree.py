@@ -36,7 +36,7 @@ def _without() -> str:
 class Worktree:
     """A git worktree for a worker: its directory, its branch, and the directory from which it was made (`repository`).
 
-    The worker's work begins on `base`: the checked-out commit, or one of the uncommitted changes that were copied.
+    The worker's work begins on `base`: the checked-out commit, or a commit of the copied uncommitted changes.
     """
 
     path: Path
@@ -55,9 +55,7 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Return a warning about files that are stored in another form, such as Git LFS: git's filters for them were
-        not run.
-        """
+        """Return a warning about files that git stores in another form, such as Git LFS, and did not convert; or ""."""
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
@@ -93,14 +91,17 @@ class Worktree:
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a fork whose start was interrupted, unless the worktree contains work."""
+        """Remove the worktree after the start of its fork was interrupted, unless the worktree contains work."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
             self.remove(processes)
 
     def _has_work(self, processes: Processes) -> bool:
-        """Return True if the worktree has a new commit or a changed or new file. Missing files may be unwritten."""
+        """Return True if the worktree has a new commit or a changed or new file.
+
+        Missing files do not count: git may have been stopped before it wrote them.
+        """
         there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
         if heads != (f"refs/heads/{self.branch}", self.base):
@@ -189,7 +190,7 @@ class Worktree:
     def remove_if_saved(self, processes: Processes) -> str | None:
         """Remove the worktree and its branch and return `None`, or return a sentence on the work that would be lost.
 
-        git itself checks again. The branch is deleted only if it has no new commit since the check.
+        git itself checks again. The branch is deleted only if it gets no new commit meanwhile.
         """
         worktree, branch = self.path, self.branch
         try:
@@ -264,10 +265,7 @@ class Worktree:
             return None
 
     def ahead(self, processes: Processes) -> int | None:
-        """Return the number of commits that the worker made on its branch; `None` if unknown.
-
-        `base` may be a commit of copied changes, which is not on the branch.
-        """
+        """Return the number of commits that the worker made on its branch; `None` if unknown."""
         there = self.path.is_dir()
         opened = Repository.open_worktree if there else Repository.open
         try:
@@ -300,8 +298,9 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 
 
 def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
-    """Make the worktree. The branch is made first: so it is known whether it is new, and must be removed after a
-    failure.
+    """Make the planned worktree, and return git's result.
+
+    The branch is made first. That fails if the branch exists: so a cleanup never deletes a branch of others.
     """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
@@ -325,7 +324,7 @@ def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
 
 
 def _exclude(common: Path) -> None:
-    """Hide workers' worktrees from ``git status``, by the uncommitted ``info/exclude`` in the git folder `common`."""
+    """Hide workers' worktrees from ``git status``: add them to ``info/exclude`` in the git folder `common`."""
     line = f"/{Repository.FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
@@ -395,7 +394,7 @@ def _in_it(
 
 
 def _unsaved_commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Describe the commits of a worker's branch and worktree that no other branch has; `None` without any."""
+    """Return a text about commits of a worker's branch and worktree that no other branch has; `None` without any."""
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")

@@ -45,7 +45,7 @@ class WorkersTree(Value):
 class WorkersTrees(Value):
     """The answer that lists workers' worktrees and, after a removal, what was removed.
 
-    `copies` are deleted log copies, `notes` the reasons for what was kept.
+    `copies` are deleted log copies. `notes` say why others were kept.
     """
 
     worktrees: tuple[WorkersTree, ...]
@@ -75,7 +75,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
-    """Remove workers' worktrees without unsaved changes and running workers, in `within` or all projects.
+    """Remove worktrees that have no unsaved changes and no running worker, in the project `within` or in all projects.
 
     Return the removed and the remaining worktrees.
     """
@@ -86,7 +86,7 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
 
 
 def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
-    """Delete the log copies made for worktrees that no longer exist, in the project `within`, or in all projects."""
+    """Delete the log copies of worktrees in `within`, or in all projects, that no longer exist; see `remove_copies`."""
     with Registry() as registry:
         made = {Path(one.worktree) for one in registry.workers() if one.worktree and _is_within(one.worktree, within)}
         return remove_copies([path for path in made if not path.exists()], registry)

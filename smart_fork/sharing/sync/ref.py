@@ -141,7 +141,7 @@ class Ref:
         return manifest.folder() / "repository.git"
 
     def _there(self) -> str:
-        """Ask the remote for the commit of its ref; empty if it has no such ref."""
+        """Return the commit of the remote's ref; empty if it has no such ref."""
         said = self._moved("ls-remote", *self._program("upload-pack"), "--", self.remote, REF, seconds=ASK_SECONDS)
         for line in said.text.splitlines():
             commit, _, name = line.partition("\t")
@@ -161,7 +161,7 @@ class Ref:
         return found
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """Return the option for git that makes its program `name` run no hooks, for a remote on this machine."""
+        """Return git's option that makes its program `name` run no hooks of a remote on this machine; else ()."""
         here = self.remote.startswith("/") or self.remote.lower().startswith("file://")
         return (f"--{name}={_THERE} {name}",) if here else ()
 

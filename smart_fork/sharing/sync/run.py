@@ -37,12 +37,12 @@ Copies = Mapping[str, sending.SyncedCopy]
 
 
 def _is_own(entry: SharedEntry) -> bool:
-    """Return True if the remote's session was sent from a log that this machine has."""
+    """Return True if this machine has the log from which the remote's session was sent, so that it needs no copy."""
     return any(not repository_sessions.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
 def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
-    """Return which of the synchronized `directories` has the repository that a remote session worked in, or `None`."""
+    """Return the root of the synchronized repository in which a remote session worked; `None` if it is not here."""
     given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
         root = Path(project_of(directory).root)
@@ -136,7 +136,7 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
 
 
 def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Store pending edits of a copy: remove or replace the records that are not among the remote's `records`."""
+    """Store pending edits of a copy, to remove or replace the records that the remote's `records` no longer have."""
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
@@ -369,14 +369,14 @@ class _Run:
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
         """Return the stamps (stored states) of the logs that were sent before, by remote session id.
 
-        They are of logs that the remote still has, or that are copies of remote sessions.
+        Only logs that the remote still has, or that are copies of remote sessions, are included: others are sent again.
         """
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
     def _is_news(self, source: str, entry: SharedEntry, there: SharedEntry | None) -> bool:
-        """Return True if the session `source` must be sent, because the remote has another version `there` or none.
+        """Return True if the session `source` must be sent, since the remote has another version `there` or none.
 
         If two machines have the session's log, the version with the later activity wins.
         """

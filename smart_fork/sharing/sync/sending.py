@@ -89,7 +89,7 @@ def forget() -> None:
 
 
 def copies() -> dict[str, SyncedCopy]:
-    """Return which sessions on this machine are copies of remote sessions, by session id."""
+    """Return the sessions on this machine that are copies of remote ones, as a map from session id to details."""
     found = state_db.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
     return {name[len(_COPY) :]: SyncedCopy(**orjson.loads(value)) for name, value in found}
 
@@ -137,7 +137,7 @@ def source_id(key: SyncKey, agent: str, session_id: str) -> str:
 def prepared_sessions(
     known: SyncState, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
 ) -> Iterator[PreparedSession | UnsentSession]:
-    """Prepare each session that has changed since it was last sent, or yield why it is not sent.
+    """Yield each session that has changed since it was last sent, prepared, or the reason why it is not sent.
 
     Withdrawn sessions are skipped. `copies` are the sessions that are copies of remote ones.
     """

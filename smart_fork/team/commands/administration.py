@@ -1,4 +1,4 @@
-"""The commands of a team's server and its users: ``login``, ``logout``, ``alias``, ``serve``, ``user``, ``jobs``.
+"""The commands of a team's server and its users: ``serve``, ``user``, ``jobs``, ``backup`` and ``restore``.
 
 ``backup`` and ``restore`` work on the server's database, on its own machine.
 """

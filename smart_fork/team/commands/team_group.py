@@ -37,7 +37,7 @@ class TeamPlace:
     project: str | None = said(help="Directory or key of the project: github.com/acme/shop.", flags=("--project", "-p"))
 
     def opened(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Return a context with the opened project, as `smart_fork.team.project.opened` does."""
+        """Return a context with the opened project. With `ask`, its `away` has the error of a server without answer."""
         from smart_fork.team.project import opened
 
         return opened(self.server, self.project, ask=ask)

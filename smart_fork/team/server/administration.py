@@ -30,7 +30,7 @@ def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = N
 
 
 def carry_out_locally(folder: Path, dsn: str | None, wanted: wire.Administer) -> AdminAnswer:
-    """Carry out an admin request in the database `dsn`, or in that of the server that runs in `folder`."""
+    """Carry out an admin request in the database `dsn`, or in the database of the server that runs in `folder`."""
     with owner_transaction(folder, dsn) as db:
         return carry_out(db, wanted)
 

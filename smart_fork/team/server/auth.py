@@ -142,7 +142,7 @@ def expires_at(db: Connection, token: str) -> datetime | None:
 
 
 def _user_of_login(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
-    """Return name and scope of the user whose login used the invitation for the token with this hash."""
+    """Return (name, scope) of the user who has logged in with the invitation and got the token with this hash."""
     row = db.execute(
         "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
         " WHERE i.hash = %s AND i.used_at = t.created_at AND t.hash = %s AND t.revoked_at IS NULL"

@@ -235,7 +235,7 @@ def external_database(dsn: str) -> Roles:
 
 
 def with_tables(conninfo: str) -> None:
-    """Create the tables that a database lacks. Raise `ProgramFailed` if that is impossible or it is too old."""
+    """Create the tables that a database lacks. Raise `ProgramFailed` if that fails, or if PostgreSQL is too old."""
     try:
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
             _check_version(db)
@@ -261,7 +261,7 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 
 @contextmanager
 def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
-    """Open a transaction as the owner of the tables, in the database `dsn` or that of the server in `folder`."""
+    """Open a transaction as the owner of the tables, in the database `dsn` or in the one of the server in `folder`."""
     try:
         connection = _connected(dsn) if dsn else _connect_when_started(owner_conninfo(folder))
     except psycopg.OperationalError as error:
@@ -301,7 +301,6 @@ def owner_conninfo(folder: Path) -> str:
 
 
 def _connect_when_started(conninfo: str) -> Connection:
-    """Connect to a database. If it is still starting or recovering from a crash, wait for it."""
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:
         try:

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class _VectorGroup(NamedTuple):
-    """The vectors in a project that all members may read and that the embedding model number `space` made.
+    """The vectors of one project, made by embedding model number `space`, of passages that all members may read.
 
     A large group gets a graph (an index that finds near vectors).
     """
@@ -52,7 +52,7 @@ class _VectorGroup(NamedTuple):
 def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
     """Create a graph (an index that finds near vectors) for each project with at least `large` vectors.
 
-    Drop unfinished graphs, and those of projects that have become much smaller.
+    Drop unfinished graphs, and graphs of projects that have become much smaller.
     """
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.
@@ -69,7 +69,7 @@ def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
 
 
 def _existing_graphs(db: psycopg.Connection[Any]) -> dict[str, bool]:
-    """Return the names of the existing vector graphs, each with True if it is complete."""
+    """Return the existing vector graphs: a map from each graph's name to True if the graph is complete."""
     rows = db.execute(
         "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
         " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",
@@ -253,7 +253,7 @@ _RECONNECT_SECONDS = 1.0
 
 
 def sweep(db: Connection, *_: None) -> None:
-    """Delete uploaded segments (blocks of records) that no session uses, in every project."""
+    """Delete segments (blocks of records) that were uploaded and that no session uses, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
         segment_store.delete_old_unused(db, row["id"])
 
@@ -263,7 +263,7 @@ KINDS: Mapping[str, Kind] = {"sweep": Kind(sweep, every=timedelta(hours=1)), "in
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """Return all kinds of background jobs by name. One of them connects with `owner`, as the tables' owner."""
+    """Return all kinds of background jobs by name. The one that makes vector graphs connects with `owner`."""
     return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 

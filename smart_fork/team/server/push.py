@@ -138,8 +138,7 @@ def _check_readable(  # noqa: PLR0917 - all that it takes to look at what comes 
 ) -> None:  # fmt: skip
     """Check that the agent can read the new records `fresh`.
 
-    It can read them alone if they begin with a prompt after a finished turn. Else they are read after the records
-    before.
+    Alone they can be read if they begin with a prompt after a finished turn. Else earlier records are read with them.
     """
     try:
         readable(wanted.agent, fresh)
@@ -152,7 +151,7 @@ def _check_readable(  # noqa: PLR0917 - all that it takes to look at what comes 
 
 
 def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
-    """Check that the pushed records lead from the digest of the session's old state to that of its new state.
+    """Check that the digest of the session's old state and the pushed records give the digest of the new state.
 
     Also check that the segments (blocks of records) have the announced sizes and follow each other.
     """
@@ -216,7 +215,7 @@ def _insert(db: Connection, project: MemberProject, person: Person, wanted: Push
 
 
 def _update_state(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the session's new state if it has the expected old one, and return a part of its row; else `None`."""
+    """Set the session's new state if it has the expected old one. Return its `bytes` and `base_count`, or `None`."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"

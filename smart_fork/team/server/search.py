@@ -138,13 +138,13 @@ def store_offered_vectors(db: Connection, person: Person, project_id: int, sessi
 
 
 def known_space(db: Connection, fingerprint: str) -> int | None:
-    """Return the number of an embedding model's vectors in the database, by the model's name, or `None`."""
+    """Return the number by which the database knows an embedding model; `None` if it does not know the model."""
     row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
     return None if row is None else int(row["id"])
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """Return the number of an embedding model's vectors in the database. A new model gets the next number."""
+    """Return the number by which the database knows an embedding model. A new model gets the next number."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -168,7 +168,7 @@ def embed_questions(texts: Sequence[str]) -> list[bytes]:
 
 
 def _store_words(db: Connection, here: _IndexedSession, found: SearchableSession, title: str) -> None:
-    """Store a session's words, weighted by their place (title, prompts, answers …), and the data that results show."""
+    """Store a session's words, weighted by their place (title, prompts …), and the data that search results show."""
     document, said = found.document, found.own
     texts = {
         "A": f"{title}\n{said.title}\n{said.also_called}",
@@ -258,7 +258,7 @@ def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mappi
 
 
 def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Return vectors for the session's passages without a stored one: the client's if correct, else computed ones."""
+    """Return vectors by hash for passages that have none stored: the client's if correct, else computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
@@ -389,7 +389,7 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
-    """Return the question's vectors: the client's if of the server's model, else computed ones, or `None`."""
+    """Return a question's vectors: the client's if the server's model made them, else computed ones, or `None`."""
     if known is None:
         return None
     size = 2 * int(known.rpartition("/")[2])
@@ -404,7 +404,7 @@ def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> S
 
 
 def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
-    """Return the row number of the best session of each family, best first, and the newer one of equals."""
+    """Return the row numbers of each family's best session, best first. Of equal sessions, the newest is best."""
     order = sorted(weighed, key=lambda row: found.sessions[row].session_id)
     order.sort(key=lambda row: (weighed[row].lead, found.sessions[row].until), reverse=True)
     best: dict[str, int] = {}
@@ -445,7 +445,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
 
 
 def _phrasing_evidence(parts: Parts) -> wire.PhrasingEvidence:
-    """Convert the evidence for a session into a message. Rounding errors beyond a number's range are cut off."""
+    """Return the evidence for a session as a message. Numbers slightly out of range from rounding are corrected."""
     return wire.PhrasingEvidence(
         **{
             name: max(-1.0 if name == "whole" else 0.0, min(1.0, getattr(parts, name)))

@@ -124,7 +124,7 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
 
 
 def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Delete those of the given segments (blocks of records) that no session uses, with their uploads' entries."""
+    """Delete the given segments (blocks of records) and notes of their uploads, but no segment that a session uses."""
     gone = [
         row["digest"]
         for row in db.execute(

@@ -1,4 +1,4 @@
-"""The sessions in the server's database: read, change, branch and delete them. Also their sizes, and the audit log.
+"""The sessions in the server's database: read, change, branch and delete them, and add up their sizes.
 
 A session's records are stored in segments (blocks of records). A branch or fork is a new session with the first records
 of another session. The client sends no records for it.
@@ -71,7 +71,7 @@ def session_not_found(session_id: str) -> NotFound:
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
-    """Return the row of a session that the user may read, and with `own` owns, or raise `NotFound`."""
+    """Return the row of a session that the user may read (with `own`: that the user owns), or raise `NotFound`."""
     values = (key, session_id, person.id, person.id, own)
     row = db.execute(_SESSION + " AND may_read(s, %s) AND (s.owner_id = %s OR NOT %s)", values).fetchone()
     if row is None:

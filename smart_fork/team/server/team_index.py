@@ -242,7 +242,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Read how often each new term occurs, and its form as a database query."""
+        """Read for each term that was not read before how often it occurs, and its form as a database query."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -308,9 +308,9 @@ class TeamIndex:
     def _ranked(
         self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
     ) -> list[tuple[int, int, Sequence[float]]]:
-        """Find the rows that the user may read with the most of the rarest terms.
+        """Find the rows with the most of the rarest terms, among all rows that the user may read.
 
-        Return for each row its number, its length, and a rank for each term.
+        Return a tuple for each row: its number, its length, and a rank for each term.
         """
         function, rows, key, kind, parts, _, words = _TABLES[table]
         rarest = self._rarest(table, known)

@@ -32,7 +32,7 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 class Target:
     """A session from which a withdrawal removes records.
 
-    Its first `protected` records stay: they are also in the parent of the session whose owner withdraws.
+    Its first `protected` records stay: they are also in the parent of the session that the owner withdraws from.
     """
 
     id: str
@@ -368,7 +368,7 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Return the records after `edits`, and the new number of the parent's records.
+    """Return the records after `edits`, and the session's new `base_count` (the number of its parent's records).
 
     `first` is the number of the first of the given records. Those before number `protected` do not change.
     """

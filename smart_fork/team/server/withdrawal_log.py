@@ -38,7 +38,7 @@ def block_pushes(db: Connection, project_id: int) -> None:
 
 
 def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Raise `Withdrawn` if some of the records were withdrawn, unless the user may push them for another reason.
+    """Raise `Withdrawn` if some of the records were withdrawn, unless the user may still push them.
 
     A withdrawn record is accepted if another session has it too: one that was not made from the session of the
     withdrawal, and that the user owns or has a copy of. So if a user copies another user's records, pushes them, and
@@ -113,7 +113,7 @@ def withdrawal_of_revision(
 
 
 def all_edits(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return each withdrawn record's hash with the hash of its last replacement; `None` if it was removed."""
+    """Return a map from each withdrawn record's hash to its last replacement's hash, or to `None` if it was removed."""
     rows = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
     )
