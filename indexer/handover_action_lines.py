@@ -1,7 +1,7 @@
 """The actions in the text of a handed-over session (one agent's session, given to another as text).
 
 Each action is one line, with its result below, in a message of the agent that received the session. This module writes
-and parses them. Search treats them as actions and output, and an outcome as calls with results.
+and parses them. They are indexed like actions, and count for a session's outcome like calls with results.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def results_of(turn: Turn) -> tuple[ToolResult, ...]:
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """Yield the calls of another agent in a turn's text, each with its result or `None`. They get made-up ids."""
+    """Yield (call, result or `None`) for the actions of another agent in a turn's text. The calls get made-up ids."""
     if turn.role != "assistant":
         return
     for number, one in enumerate(parse_handover(turn.text).done):
@@ -133,7 +133,7 @@ def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
 
 
 def _edited(line: str) -> tuple[str, ...]:
-    """Return the file that an action line edits, if it is exactly one. A truncated line names none."""
+    """Return the file that an action line edits, as a tuple; empty for other actions, and for a truncated line."""
     return (line.removeprefix(_EDIT),) if line.startswith(_EDIT) and not line.endswith(_CUT) else ()
 
 
