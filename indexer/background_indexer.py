@@ -307,7 +307,7 @@ class BackgroundIndexer:
         return "completed", ""
 
     def _complain(self, job: _Job, error: Exception) -> None:
-        """Log why a run failed. If a log fails in one way at each of its changes, log this only once."""
+        """Report why a run failed. The same failure at each change of a session's log is reported only once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled

@@ -61,7 +61,7 @@ class HandedOverAction(NamedTuple):
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """Yield the lines for the action. Its output is quoted on one line, so that nothing in it looks like one."""
+        """Yield the lines for the action. Its output is quoted on one line, so that it cannot look like an action."""
         line = _safe(" ".join(self.line.split())).translate(_ALIKE)
         how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
         how += [_PROOFS[self.proof]] if self.proof else []

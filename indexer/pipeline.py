@@ -156,9 +156,10 @@ def _asks(exchange: Exchange) -> bool:
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
-    """Yield the turns of an exchange (a prompt with its answer) that repeat smart-fork's answer.
+    """Yield the turns of an exchange (a prompt with its answer) that repeat smart-fork's answer, to be left unindexed.
 
-    If no turn changes anything, these are all turns; else those between a question to smart-fork and the next change.
+    An exchange that changes nothing is only about this answer, so all its turns are yielded. Otherwise, these are the
+    turns between a question to smart-fork and the next change.
     """
     changing = [acts(turn) for turn in exchange.turns]
     if not any(changing):

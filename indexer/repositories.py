@@ -43,7 +43,7 @@ _MAX_TABLE_BYTES = 1 << 28
 
 
 def known_objects(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Return those of `names`, which may be shortened, that are objects (such as commits) in a ``.git``."""
+    """Return those of `names`, full or shortened, that name objects such as commits in the git folder `repository`."""
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
     if not wanted or not _is_own(objects):

@@ -84,7 +84,7 @@ def parsed(text: str) -> BaseTrigger:
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:
-    """Return the latest time after `now` at which the next call by `trigger` can be due."""
+    """Return the latest possible time of a trigger's next call. A later plan shows that the clock was set back."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     if isinstance(trigger, IntervalTrigger):

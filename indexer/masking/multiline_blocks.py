@@ -264,7 +264,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
-    """Return the one recovery code behind a colon at `end` in a list, or []."""
+    """Return [code] for a single recovery code behind a colon, or a word such as "is", at `end`; else []."""
     behind = _BEHIND.match(text, end)
     code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []

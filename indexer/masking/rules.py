@@ -108,7 +108,7 @@ def lines_of(name: str, continued: str) -> list[str]:
 
 
 def literals(rule: Rule, key: str) -> tuple[str, ...]:
-    """Return the alternatives in a rule's entry `key`, which ``|`` separates, or nothing without such an entry."""
+    """Return the alternatives in a rule's entry `key`, which ``|`` separates; empty without such an entry."""
     return tuple(rule[key].replace("␣", " ").replace("␉", "\t").split("|")) if key in rule else ()
 
 

@@ -254,11 +254,11 @@ class Agents:
         return naming_sessions(place for agent in self for place in agent.places)
 
     def opens_a_session(self, action: str) -> bool:
-        """Return True if an action line (see `describe`) names a log of any agent, or the export of a session."""
+        """Return True if an action line (the one-line text for a call) names a log of any agent, or an export."""
         return self._sessions.search(action) is not None
 
     def deleted(self, paths: Iterable[str]) -> list[str]:
-        """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present."""
+        """Return those of `paths` at which there is no log. Logs in an unreadable file count as present."""
         return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in self)]
 
     @property

@@ -313,11 +313,11 @@ class CallRecorder:
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
     def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
-        """Return the recorded calls `made`, in order."""
+        """Record the calls `made`, and return them in order."""
         return tuple(map(self.call, made))
 
     def described(self, name: str, given: object) -> Masked:
-        """Return the action line of a call. Unless `thorough`, an input that is one text gets it only for a patch."""
+        """Return the action line of a call. Unless `thorough`, an input that is one text must be a patch to get one."""
         if isinstance(given, str):
             return describe_raw(name, given) if self.thorough or edited_by(name, given) else NOTHING
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
@@ -359,7 +359,7 @@ class CallRecorder:
         return self.deeds.end(back.id, back.output, said=not back.failed)
 
     def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:
-        """Return the recorded results, in order."""
+        """Record the results `given_back`, and return them in order, without their outputs."""
         return tuple(map(self.result, given_back))
 
     def result(self, back: GivenBack) -> ToolResult:
