@@ -57,7 +57,7 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 class LightEmbedder:
-    """The default model, run by onnxruntime: short texts together, and `threads` groups of texts in parallel."""
+    """The default model, run by onnxruntime. It embeds short texts in groups, and `threads` groups in parallel."""
 
     dimensions = DIMENSIONS
 

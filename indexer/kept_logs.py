@@ -130,7 +130,7 @@ class KeptLog:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the copy, which contains all files of the copy."""
+        """Return the folder that contains all files of the copy."""
         return folder_of(self.agent, self.session_id)
 
     @property
@@ -141,7 +141,7 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True)
 class RemovedCopy:
-    """A record in place of a copy that was removed to save room. When the log or `room` changes, it is copied again."""
+    """A record in place of a copy that was removed to save room. The log is copied again when it or `room` changes."""
 
     stamp: tuple[int, ...]
     room: int
@@ -229,7 +229,7 @@ def find(agent: AgentName, session_id: str) -> KeptLog | None:
 
 
 def copies() -> Iterator[KeptLog]:
-    """Yield all copies."""
+    """Yield all kept copies (compressed copies of logs)."""
     for folder in _folders():
         if isinstance(found := _read_facts(folder), KeptLog):
             yield found

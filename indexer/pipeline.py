@@ -57,8 +57,8 @@ _MAX_HOSTS = 16
 class SearchableTexts:
     """The texts by which a session is found: its `pieces`, its `title` and its other names (`also_called`).
 
-    `until` is the time of the last text. `acted` is the number of the last exchange (a prompt with its answer) with a
-    tool call, -1 if the session only talked.
+    `until` is the time of the last text. `acted` is the number of the last exchange (a prompt with its answer) with an
+    action, -1 if the session only talked.
     """
 
     pieces: tuple[Piece, ...]
@@ -317,7 +317,7 @@ def _read_log(
     gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
-    """Read a log into the index, unless its session is in `gone`. A `result` was already read by another process."""
+    """Read a log into the index, unless its session is in `gone`. A `result` is from another process's reading."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)

@@ -44,8 +44,7 @@ def read_changes(
 ) -> tuple[Report, list[LogFile]]:
     """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 
-    Return counts of the work, and the changed logs that were not read. Among these are all logs too large for
-    `seconds`.
+    Return counts of the work, and the changed logs that were not read, among them all that are too large for `seconds`.
     """
     report = Report()
     # Nobody waits for another process where there is nothing to write.

@@ -104,7 +104,7 @@ def _interval(text: str) -> BaseTrigger:
 
 
 def _cron(text: str) -> BaseTrigger:
-    """Return a trigger for a cron expression, read as crontab does: Sunday is 0 or 7; either kind of day is enough."""
+    """Return a trigger for a cron expression as crontab reads it: Sunday is 0 or 7; a day of month or week suffices."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
 
@@ -154,7 +154,7 @@ Changed = Callable[[Collection[str] | None], None]
 
 
 class _Folder(NamedTuple):
-    """A watched folder with logs. A new folder with its path has another `inode`, and must be watched anew."""
+    """A watched folder with logs. A new folder with its path has another `inode`, and must be watched again."""
 
     path: str
     device: int
@@ -196,8 +196,7 @@ class Watcher:
     def _notified(self, stop: Event) -> None:
         """Report changed logs as the system notifies of them, until a log folder appears, moves or is deleted.
 
-        The caller then calls this again. Each call first has all logs checked, so no change between two calls is
-        missed.
+        The caller then calls this again. Each call first has all logs checked, so no change between calls is missed.
         """
         folders = frozenset(self._folders())
         names = _names(folders)

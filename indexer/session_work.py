@@ -99,7 +99,11 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error: no later run of its command succeeded (MET), one did (ENDED), or its own did (HARMLESS)."""
+    """The fate of an error that a command printed.
+
+    MET: no later run of the command was without it. ENDED: a later run was. HARMLESS: the command succeeded all the
+    same.
+    """
 
     MET = 0
     ENDED = 1

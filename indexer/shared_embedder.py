@@ -1,4 +1,4 @@
-"""An embedder that all searches of a process share. It loads the model once, and limits looks for changed logs."""
+"""An embedder shared by all searches of a process. It loads the model once, and limits checks for changed logs."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ _FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
 def blocks_in(
     text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]], *, tabs: bool
 ) -> Iterator[Span]:
-    """Yield the secrets in blocks of several lines, with and without line numbers of a listing and marks of a diff.
+    """Yield the secrets in blocks of several lines, even if each line begins with a line number or a mark of a diff.
 
     `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     `tabs` is True if long tokens may follow tabs.

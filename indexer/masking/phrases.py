@@ -184,7 +184,7 @@ _CRYPT = late(
 
 
 def _wrapped() -> Iterator[Phrase]:
-    """Yield a phrase for each kind of token that is short, so that a line end may split it."""
+    """Yield a phrase for each kind of token so short that no half of it is found by itself if a line end splits it."""
     for vendor in VENDORS:
         length = vendor.length or _LEAST
         for beginning in vendor.beginnings:
@@ -382,7 +382,7 @@ def _behind(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield strange words behind `position` in its line, and words introduced as a password."""
+    """Yield strange words (unlike words and names) behind `position` in its line, and words called a password."""
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):

@@ -270,7 +270,7 @@ class StoreReading:
         return last, started
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Return the session's row for each log with a record, by path; `None` for a log without a session."""
+        """Return the row of each log's session, or `None`, by the log's path. Files without any record are missing."""
         named = "SELECT path, session FROM files WHERE path = ? AND skipped NOT LIKE ? || '%'"
         return dict(self.db.executemany(named, [(path, NO_LOG) for path in paths]))
 
@@ -423,7 +423,7 @@ class StoreReading:
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:
-        """Return for each agent how many of its records have a type that the readers know, and how many have none."""
+        """Return for each agent how many records its logs have, and how many of these have an unknown type."""
         versions: dict[AgentName, list[str]] = {}
         for agent, version in self._all("SELECT DISTINCT agent, version FROM sessions WHERE version <> ''"):
             versions.setdefault(agent, []).append(version)

@@ -61,7 +61,7 @@ class Store(StoreReading):
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
-        """Return where readers of `version` stopped in a log; `None` if unknown, or if its `inode` is another one."""
+        """Return where readers of `version` stopped in a log; `None` if unknown, or if its `inode` has changed."""
         row = self.db.execute(
             "SELECT offset, lines, probe, state FROM files "
             "WHERE path = ?1 AND version = ?2 AND inode = ifnull(?3, inode)",

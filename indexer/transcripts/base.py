@@ -49,7 +49,7 @@ MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """An agent's rule to delete logs: those without a new record for `days`, at its start. `setting` decides it."""
+    """An agent's rule: at its start, it deletes logs without a new record for `days`. `setting` decides this."""
 
     days: float
     setting: str

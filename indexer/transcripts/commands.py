@@ -300,7 +300,7 @@ class WorkCommands(tuple[tuple[str, ...], ...]):
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
     def are_again(self, other: WorkCommands) -> bool:
-        """Return True if `other` repeats this line: it runs the same programs, or has most of its words."""
+        """Return True if `other` repeats this line: it runs all the same programs, or has most of its words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: WorkCommands) -> bool:

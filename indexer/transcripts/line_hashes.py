@@ -92,7 +92,7 @@ def _joined(old: Iterable[bytes], new: Iterable[bytes]) -> bytes:
 
 
 def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
-    """Return the removed and the added lines of each file in a patch."""
+    """Return (removed lines, added lines) of each file in a patch, by its name, as `comparable_lines`."""
     files: dict[str, tuple[list[str], list[str]]] = {}
     old, new = list[str](), list[str]()
     for line in patch.splitlines():

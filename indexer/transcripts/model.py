@@ -30,7 +30,7 @@ Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
 class Proof(StrEnum):
-    """The evidence in a call's result about the work: mostly none. `FAILED` is a failed test run or commit."""
+    """The evidence of work in a call's result; most results have none. `FAILED` is a failed test run or commit."""
 
     NOTHING = ""
     COMMITTED = "committed"
@@ -77,7 +77,7 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """Number of characters that the model receives of a record: all, or with results shortened (`short`).
+    """The number of characters of a record that the model receives: all, or with results shortened (`short`).
 
     `sums_up` is True for the summary of a compaction (the agent's shortening of its context).
     """
@@ -128,7 +128,7 @@ class Turn:
 
     @property
     def message(self) -> str:
-        """Return the id of the model's message, which may have several records; empty if unknown."""
+        """Return the id of the model's message to which this record belongs; empty if unknown."""
         return "" if self.group in (self.ITEM, self.EVENT) else self.group
 
     @property
@@ -372,8 +372,8 @@ class Session:
         """Return for each turn the last turn of its exchange (a prompt with its answer) after which one can fork.
 
         For the last exchange, this is `None`: a fork there has the whole session. For a turn before a compaction (the
-        agent's shortening of its context), it may be the last complete pair (see `pairs`) before the compaction,
-        because later turns no longer have the turn in their context.
+        agent's shortening of its context), it is at most the last complete pair (see `pairs`) before it: later turns no
+        longer have the turn in their context.
         """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]
@@ -410,7 +410,7 @@ class UsedTool(NamedTuple):
 class GivenBack(NamedTuple):
     """The result of a tool call as the log has it. The output of a shell begins with the exit status.
 
-    `patch` is the changes of an edit as a unified diff.
+    `patch` has the changes of an edit as a unified diff.
     """
 
     id: str

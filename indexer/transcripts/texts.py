@@ -80,7 +80,7 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return the question in a long prompt, without pasted text before or behind it; the prompt if this is unclear."""
+    """Return the question in a long prompt, without pasted text before or behind it; all of the prompt if unclear."""
     if len(prompt) <= _PROMPT_CHARACTERS:
         return prompt
     lines = [line for line in prompt[:_PROMPT_CHARACTERS].splitlines()[:_MAX_END_LINES] if line.strip()]
@@ -144,7 +144,7 @@ def names_work(title: str) -> bool:
 
 
 def last_names(names: Iterable[str], name: str) -> list[str]:
-    """Return the newest names of a session: `names`, then `name`. A name that is too long is not added."""
+    """Return the newest names of a session: `names`, then `name`. A `name` that is too long is not added."""
     fits = [name] if len(name) <= _MAX_NAME_CHARACTERS else []
     return [*(one for one in names if one != name), *fits][-MAX_OTHER_NAMES:]
 
