@@ -76,7 +76,7 @@ class HandedOverAction(NamedTuple):
 
 
 class HandoverText(NamedTuple):
-    """The message and the actions in a text from a handed-over session (one agent's, given to another as text)."""
+    """The message (`said`) and actions (`done`) in a text of a handed-over session (one agent's, given to another)."""
 
     said: str
     done: tuple[HandedOverAction, ...] = ()

@@ -49,7 +49,7 @@ class DamagedCopyError(IndexerError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class CompressedFile:
-    """A compressed file of a copy: its `name`, the size, time and inode of the original, and the compressed length."""
+    """A compressed file of a copy: its `name`, the original's size, time and inode, and its compressed `length`."""
 
     name: str
     size: int

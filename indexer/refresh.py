@@ -271,7 +271,7 @@ def remove_forgotten(store: Store) -> None:
 
 
 def _remove_forgotten_files() -> None:
-    """Remove exports and kept copies of forgotten sessions, and older damaged indexes, which may contain them."""
+    """Remove exports and kept copies of forgotten sessions, and indexes set aside earlier, which may contain them."""
     kept_logs.sweep_reading()
     gone = forgotten()
     for agent, session_id in gone:
@@ -282,7 +282,7 @@ def _remove_forgotten_files() -> None:
 
 
 def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
-    """Erase deleted text from the index's files, and remove damaged indexes set aside. Return True if all is erased.
+    """Erase deleted text from the index's files, and remove all indexes set aside. Return True if all is erased.
 
     The caller holds the index's lock. With `seconds`, erase only if that takes about this time or less.
     """

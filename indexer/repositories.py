@@ -235,8 +235,8 @@ def adopt(old: str, top: str | None) -> None:
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return a repository's other directories, each with the reason, and a second list of possible directories.
 
-    The first are or were proven to belong to the repository, for example by its remote. The second no longer exist, and
-    only share a root commit, a last commit or the name with it.
+    The first directories were proven to belong to the repository, for example by its remote. The second ones no longer
+    exist, and only share a root commit, a last commit or the name with it.
     """
     found: dict[str, str] = {}
     maybe: dict[str, None] = {}

@@ -154,7 +154,7 @@ Changed = Callable[[Collection[str] | None], None]
 
 
 class _Folder(NamedTuple):
-    """A watched folder with logs. A new folder with its path has another `inode`, and must be watched again."""
+    """A watched folder with logs. Its device and inode mostly change when it is deleted and made again."""
 
     path: str
     device: int

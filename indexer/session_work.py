@@ -101,8 +101,7 @@ class Authored:
 class Fate(IntEnum):
     """The fate of an error that a command printed.
 
-    MET: no later run of the command was without it. ENDED: a later run was. HARMLESS: the command succeeded all the
-    same.
+    MET: no later run of the command was without it. ENDED: a later run was. HARMLESS: the command still succeeded.
     """
 
     MET = 0
@@ -126,7 +125,7 @@ class MetError:
 
 
 class _Step(NamedTuple):
-    """A tool call with its result, and the exchange (a prompt with its answer) and turn of the result."""
+    """A tool call with its result, and the numbers of the result's exchange (a prompt with its answer) and turn."""
 
     exchange: int
     turn: int
@@ -251,12 +250,12 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 
 @lru_cache(maxsize=1024)
 def _commands(action: str) -> WorkCommands:
-    """Return the commands in the action line of a call; none if the call runs no command."""
+    """Return the commands in the action line of a call that do work; none if the call runs no command."""
     return WorkCommands.of(action.removeprefix(_RUN_PREFIX)) if action.startswith(_RUN_PREFIX) else WorkCommands()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the paths of files that a session successfully edited, as its calls name them, without unsafe paths."""
+    """Return the paths of successfully edited files, as the calls name them, without those that may not be stored."""
     return tuple(filter(_may_be_stored, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 

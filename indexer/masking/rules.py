@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Return (start, end) of the lines at ascending `positions`, each line once, with the line end before each."""
+    """Return (start, end) of the lines at ascending `positions`, each once. `start` is the line end before the line."""
     lines: list[tuple[int, int]] = []
     end = -1
     for position in positions:

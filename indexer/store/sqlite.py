@@ -199,7 +199,7 @@ class Store(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """Detach a session from a log that no longer contains it, and have its other logs read again."""
+        """Detach a session from the log at `path`, which no longer contains it, and have its other logs read again."""
         self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
         self._read_again(session, path)
 
@@ -240,7 +240,7 @@ class Store(StoreReading):
         return self.db.last_insert_rowid()
 
     def _is_rewritten(self, reading: Reading) -> bool:
-        """Return True if a log did not only grow, or is read by another reader version: its text may be gone."""
+        """Return True if stored text may be gone from a log: it did not only grow, or another version reads it."""
         old = self.db.execute(
             "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
         ).fetchone()

@@ -156,9 +156,9 @@ class AgentAdapter(Protocol):
         return None
 
     def is_composed(self, file: LogFile) -> bool:
-        """Return True if this log is only a part of a file, so that `as_file` must write a file for it.
+        """Return True if `as_file` must write a file for this log, because it is no plain file of its own.
 
-        The size of the written file then differs from the log's size.
+        The log may be a part of a file, compressed, or in several files. The written file differs from it in size.
         """
         return bool(file.within)
 

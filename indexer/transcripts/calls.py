@@ -278,7 +278,7 @@ class Tools(Protocol):
 class CallRecorder:
     """A recorder that makes `ToolCall` and `ToolResult` objects from calls and results while a log is read.
 
-    `facts` are what an earlier reading of the log stored. The recorder removes from them what it continues itself.
+    `facts` are what an earlier reading of the log stored. The recorder removes from them what it keeps itself.
     `opens_a_session` returns a true value if an action line names a log. The output of such a call is ignored, because
     it repeats another session.
     """
@@ -350,12 +350,12 @@ class CallRecorder:
         return began, self._facts.get("stands") or began
 
     def begin(self, made: UsedTool) -> None:
-        """Note what the command line of a call is for, until its result comes."""
+        """Note the purpose of the command line that a call runs, until the result of the call comes."""
         if isinstance(made.given, dict):
             self.deeds.begin(made.id, command_of(made.given))
 
     def end(self, back: GivenBack) -> Proof:
-        """Return what the result of a call proves about the work."""
+        """Return what the result `back` of a call proves about the work."""
         return self.deeds.end(back.id, back.output, said=not back.failed)
 
     def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:

@@ -212,7 +212,7 @@ def calls_us(said: str) -> bool:
 
 
 def without_ours(line: str) -> str:
-    """Return a command line without commands that run smart-fork; empty if its other commands change nothing."""
+    """Return a command line without its smart-fork commands, if any; then empty if the other ones change nothing."""
     if not _may_name_us(line):
         return line
     commands = simple_commands(line)

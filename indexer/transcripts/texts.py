@@ -120,7 +120,7 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns`, if its title is vague: the subject of its last commit, or a prompt."""
+    """Return what a session did in `turns` (the last commit's subject, or a prompt) if its title is vague, else ""."""
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
     said = naming_work(title, chain(commits, islice(filter(None, prompts), _MAX_PROMPTS)))
