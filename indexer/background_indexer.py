@@ -37,7 +37,7 @@ LONGEST_SECONDS = 10.0
 
 
 class Batch:
-    """A set of changed logs' paths, each with its first and last change by a monotonic clock, that wait to be read.
+    """The paths of changed logs that wait to be read, each with the (monotonic) times of its first and last change.
 
     A path is due when its log has not changed for some seconds, or when the first change is long ago.
     """
@@ -114,7 +114,7 @@ def open_index() -> AbstractContextManager[Store]:
 
 
 class BackgroundIndexer:
-    """The background indexer. `opened` opens the index; `clock` and `now` return the time, so that tests can set it.
+    """An indexer in threads of a long-running process. `opened` opens the index; tests can set `clock` and `now`.
 
     `after` is called after each run over all logs, and must return immediately.
     """
@@ -187,7 +187,7 @@ class BackgroundIndexer:
         self._current, self._wanted = project or self._current, wanted
 
     def look(self, paths: Collection[str] | None) -> None:
-        """Note that the logs at `paths` may have changed; `None` means any logs. A thread reads them soon."""
+        """Note that the logs at `paths` may have changed; `None` means any log. A thread reads them soon."""
         now = self._clock()
         with self._changed:
             if paths is None:
@@ -307,7 +307,7 @@ class BackgroundIndexer:
         return "completed", ""
 
     def _complain(self, job: _Job, error: Exception) -> None:
-        """Log why a run failed. If a log fails in one way at each of its changes, log this only once."""
+        """Report why a run failed. The same failure at each change of a session's log is reported only once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
@@ -365,7 +365,7 @@ class BackgroundIndexer:
             log.debug("another process is embedding")
 
     def _read_meanwhile(self, store: Store, report: Report) -> None:
-        """Read the logs that are due (see `Batch`), between two batches of long work."""
+        """Read the changed logs that are due (see `Batch`), between two batches of long work."""
         with self._changed:
             paths = self._batch.take(self._clock())
         if not paths:
@@ -393,7 +393,7 @@ class Prerequisites:
 
 
 def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
-    """Check that the state folder is writable, and find the agents with log folders (none is no error)."""
+    """Check that the state folder is writable, and find the agents with log folders. The others only get a warning."""
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:

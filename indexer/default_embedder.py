@@ -57,7 +57,7 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 class LightEmbedder:
-    """The default model, run by onnxruntime: short texts together, and `threads` groups of texts in parallel."""
+    """The default model, run by onnxruntime. It embeds short texts in groups, and `threads` groups in parallel."""
 
     dimensions = DIMENSIONS
 
@@ -145,7 +145,7 @@ def is_known(word: str) -> bool:
 def _onnxruntime() -> Any:
     """Import onnxruntime with its telemetry disabled, whatever the environment says.
 
-    Otherwise it reports the models that it loads to its maker, and keeps a file for that in the person's home.
+    With telemetry, onnxruntime reports the models that it loads to its maker, and keeps a file for that in the home.
     """
     import indexer.one_thread_numpy  # noqa: F401 - before onnxruntime loads NumPy with as many threads as it likes
 

@@ -109,7 +109,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """Return the precision for several texts on the processor, chosen by the processor's features."""
+        """Return the number format, "bfloat16" or "float32", for embedding several texts on this processor."""
         return "bfloat16" if _has_bfloat16() else "float32"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -40,7 +40,7 @@ class SmartForkError(Exception):
 
 
 def joined(*parts: str) -> str:
-    """Join a message and the texts after it, such as its hint, to one text. A text without a full stop gets one."""
+    """Join a message and the texts after it, such as its hint, into one text. A text without a full stop gets one."""
     said = [part for part in parts if part]
     return " ".join([*(one if one.endswith((".", "?", "!", "…", ":")) else f"{one}." for one in said[:-1]), *said[-1:]])
 
@@ -132,7 +132,7 @@ def what_failed(error: BaseException) -> str:
 
 
 def _elsewhere(error: BaseException, home: Path) -> Path | None:
-    """Return the path outside `home` that `error` names, or its parent if it does not exist; `None` without one."""
+    """Return the path outside `home` that `error` names, or the parent of a missing one; `None` if it names none."""
     named = error.filename if isinstance(error, OSError) else None
     if not isinstance(named, str | Path):
         return None
@@ -143,7 +143,7 @@ def _elsewhere(error: BaseException, home: Path) -> Path | None:
 
 
 def _meant(path: Path) -> Path:
-    """Return the file that a write to `path` was meant for: `replace_file` first writes a temporary file beside it."""
+    """Return the file for which `replace_file` writes the temporary file `path`; another `path` is returned as is."""
     found = _HALF.fullmatch(path.name)
     if found is None:
         return path

@@ -1,7 +1,7 @@
 """The actions in the text of a handed-over session (one agent's session, given to another as text).
 
 Each action is one line, with its result below, in a message of the agent that received the session. This module writes
-and parses them. Search treats them as actions and output, and an outcome as calls with results.
+and parses them. They are indexed like actions, and count for a session's outcome like calls with results.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class HandedOverAction(NamedTuple):
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """Yield the lines for the action. Its output is quoted on one line, so that nothing in it looks like one."""
+        """Yield the lines for the action. Its output is quoted on one line, so that it cannot look like an action."""
         line = _safe(" ".join(self.line.split())).translate(_ALIKE)
         how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
         how += [_PROOFS[self.proof]] if self.proof else []
@@ -76,7 +76,7 @@ class HandedOverAction(NamedTuple):
 
 
 class HandoverText(NamedTuple):
-    """The message and the actions in a text from a handed-over session (one agent's, given to another as text)."""
+    """The message (`said`) and actions (`done`) in a text of a handed-over session (one agent's, given to another)."""
 
     said: str
     done: tuple[HandedOverAction, ...] = ()
@@ -122,7 +122,7 @@ def results_of(turn: Turn) -> tuple[ToolResult, ...]:
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """Yield the calls of another agent in a turn's text, each with its result or `None`. They get made-up ids."""
+    """Yield (call, result or `None`) for the actions of another agent in a turn's text. The calls get made-up ids."""
     if turn.role != "assistant":
         return
     for number, one in enumerate(parse_handover(turn.text).done):
@@ -133,7 +133,7 @@ def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
 
 
 def _edited(line: str) -> tuple[str, ...]:
-    """Return the file that an action line edits, if it is exactly one. A truncated line names none."""
+    """Return the file that an action line edits, as a tuple; empty for other actions, and for a truncated line."""
     return (line.removeprefix(_EDIT),) if line.startswith(_EDIT) and not line.endswith(_CUT) else ()
 
 

@@ -26,7 +26,7 @@ def rare(default: Any = None) -> Any:
 
 
 def spread(**keys: Any) -> Any:
-    """Return a dataclass field for a mapping, whose keys (of the types `keys`) `Value.as_json` puts in its place."""
+    """Return a dataclass field for a mapping. `Value.as_json` puts its keys (of the types `keys`) in place of it."""
     return field(default_factory=dict, metadata={SPREAD: keys})
 
 

@@ -42,14 +42,14 @@ _NAME = re.compile(r"[0-9a-f]{16}\.zst")
 
 
 class DamagedCopyError(IndexerError, OSError):
-    """The content of a kept copy (a compressed copy of a log) is damaged. Readers of logs expect an `OSError`."""
+    """A kept copy (a compressed copy of a log) has damaged content. It is an `OSError`, as readers of logs expect."""
 
     code = "damaged_copy"
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedFile:
-    """A compressed file of a copy: its `name`, the size, time and inode of the original, and the compressed length."""
+    """A compressed file of a copy: its `name`, the original's size, time and inode, and its compressed `length`."""
 
     name: str
     size: int
@@ -130,7 +130,7 @@ class KeptLog:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the copy, which contains all files of the copy."""
+        """Return the folder that contains all files of the copy."""
         return folder_of(self.agent, self.session_id)
 
     @property
@@ -141,7 +141,7 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True)
 class RemovedCopy:
-    """A record in place of a copy that was removed to save room. When the log or `room` changes, it is copied again."""
+    """A record in place of a copy that was removed to save room. The log is copied again when it or `room` changes."""
 
     stamp: tuple[int, ...]
     room: int
@@ -177,7 +177,7 @@ def folder_of(agent: AgentName, session_id: str) -> Path:
 
 
 def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
-    """Copy a session's log below the agent's home, or update its copy. Return True if the copy changed.
+    """Copy a session's log, if it is in a home of its agent, or update the copy. Return True if the copy changed.
 
     Raises:
         OSError: the log cannot be read, or the copy cannot be written. The old copy is unchanged.
@@ -229,7 +229,7 @@ def find(agent: AgentName, session_id: str) -> KeptLog | None:
 
 
 def copies() -> Iterator[KeptLog]:
-    """Yield all copies."""
+    """Yield all kept copies (compressed copies of logs)."""
     for folder in _folders():
         if isinstance(found := _read_facts(folder), KeptLog):
             yield found
@@ -269,7 +269,7 @@ def opened(copy: KeptLog) -> Iterator[Path]:
 
 
 def sweep_reading() -> None:
-    """Remove the temporary logs of `opened` in killed processes. A live one holds a lock on their folder."""
+    """Remove temporary logs that `opened` left in killed processes. A live process holds a lock on its folder."""
     if not _reading().is_dir():
         return
     with held(_reading(), fcntl.LOCK_EX):
@@ -284,7 +284,7 @@ def folders() -> list[Path]:
 
 
 def _remove_oldest(forked: Collection[tuple[AgentName, str]]) -> int:
-    """Remove the oldest copies until the others fit into `room`, those of `forked` last. Return their number."""
+    """Remove the oldest copies, those of `forked` sessions last, until the rest fits into `room`. Return the number."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
     limit = room()
@@ -379,7 +379,7 @@ def _sweep(folder: Path, copy: KeptLog | None) -> None:
 
 
 def _written() -> int:
-    """Return how many bytes of copies were written since the size of all copies was last measured."""
+    """Return the bytes of copies written since all were last measured; `room` if unknown, to have all measured."""
     try:
         return int((_root() / "written").read_bytes())
     except FileNotFoundError:
@@ -392,10 +392,10 @@ def _written() -> int:
 
 
 def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wait: bool = False) -> bool:
-    """Update a wanted copy of a session's log. Return True if it changed. A failure is only logged.
+    """Update the copy of a session's log, if copies are wanted. Return True if it changed. A failure is only logged.
 
     Raises:
-        OSError: the disk is full and `others_wait`: other copies are to follow, which would fail, too.
+        OSError: the disk is full, and more copies are to follow (`others_wait`), which would fail, too.
     """
     try:
         return copies_wanted(reader) and keep(file, session_id, reader)

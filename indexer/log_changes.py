@@ -89,7 +89,7 @@ def _changed(
     there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], adapters: Agents, report: Report,
     also: Collection[str] = (),
 ) -> list[LogFile]:  # fmt: skip
-    """Return the logs that are new, changed or in `also`, newest first, with all other logs of their sessions."""
+    """Return the new, changed and `also` logs, newest first, together with all other logs of their sessions."""
     new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in also}
     if len(new) < len(there):
         twins = (adapters[there[path].agent].twins(there[path].path) for path in tuple(new))
@@ -120,7 +120,7 @@ def _forget(
 
 
 def _without_export(store: Store) -> set[str]:
-    """Return the paths of logs with a session that should have an export but has none. Lists one folder per agent."""
+    """Return the paths of logs whose session should have an export but has none. Lists one folder per agent."""
     exports: dict[AgentName, set[str]] = {}
     missing: set[str] = set()
     for agent, session_id, path in store.sources():

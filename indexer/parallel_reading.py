@@ -73,14 +73,13 @@ def read_ahead(
 
 
 def _wanted(files: Sequence[LogFile]) -> int:
-    """Return how many reader processes to start for `files`."""
     if len(files) < 2 or sum(file.size for file in files) < MIN_BYTES:
         return 0
     return min(processors() - 1, MAX_READERS)
 
 
 def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
-    """Wait until at least one reader has a result. Return the readers that have one."""
+    """Wait until a reader has a result, or `seconds` have passed. Return the readers that have a result."""
     from multiprocessing.connection import wait
 
     lines = wait([reader.line for reader in readers], seconds)

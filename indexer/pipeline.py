@@ -57,8 +57,8 @@ _MAX_HOSTS = 16
 class SearchableTexts:
     """The texts by which a session is found: its `pieces`, its `title` and its other names (`also_called`).
 
-    `until` is the time of the last text. `acted` is the last exchange (a prompt with its answer) with a tool call that
-    did something, -1 if the session only talked.
+    `until` is the time of the last text. `acted` is the number of the last exchange (a prompt with its answer) with an
+    action, -1 if the session only talked.
     """
 
     pieces: tuple[Piece, ...]
@@ -101,9 +101,10 @@ def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) 
 
 
 def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:
-    """Return the title and the other names of a session of which only the pieces `left` are indexed.
+    """Return the title and the other names (`also_called`) of a session of which only the pieces `left` are indexed.
 
-    A name that a person gave stays. Other names are made from the prompts in `left`.
+    If the other pieces decided its title, the title is made from the prompts in `left`, unless a person gave it, and
+    there are no other names.
     """
     before, now = (title_of("", _prompts(some)) for some in (pieces, left))
     if before == now:
@@ -117,10 +118,10 @@ def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
 
 
 def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple[str, bool]]:
-    """Split a piece of an exchange that asks smart-fork into (text, own).
+    """Return the parts of a piece as (text, own). The piece belongs to an exchange that asks smart-fork.
 
-    `own` is False for text that asks smart-fork or repeats its answer: sentences of a prompt that name smart-fork, and
-    messages in `quoting`, the ids of those that repeat the answer.
+    `own` is False for text that asks smart-fork or repeats its answer: sentences of a prompt that name smart-fork,
+    actions that open a session, and messages with an id in `quoting`.
     """
     if piece.role == "action":
         return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
@@ -133,7 +134,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield each run of a piece's own parts as a piece with its own first line, and `None` for each run of others."""
+    """Yield a piece for each run of consecutive own `parts` of `piece`, and `None` for each run of other parts."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -155,9 +156,10 @@ def _asks(exchange: Exchange) -> bool:
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
-    """Yield the turns of an exchange (a prompt with its answer) that repeat smart-fork's answer.
+    """Yield the turns of an exchange (a prompt with its answer) that repeat smart-fork's answer, to be left unindexed.
 
-    If no turn changes anything, these are all turns; else those between a question to smart-fork and the next change.
+    An exchange that changes nothing is only about this answer, so all its turns are yielded. Otherwise, these are the
+    turns between a question to smart-fork and the next change.
     """
     changing = [acts(turn) for turn in exchange.turns]
     if not any(changing):
@@ -249,8 +251,8 @@ def embed_waiting(
 
     Embed the `wanted` chunks first, then the first chunk of each exchange (a prompt with its answer), then the rest.
     Among equals, prefer chunks in the scope `first`. With `only_first`, embed only `wanted` and the first chunks of
-    exchanges in `first`, and others only if they fill less than one batch. The model is loaded only if a chunk lacks
-    its vector.
+    exchanges in `first`, and others only if one batch has room for them. The model is loaded only if a chunk lacks its
+    vector.
     """
     started = time.perf_counter()
     counts = store.counts()
@@ -291,7 +293,7 @@ def embed_waiting(
 
 
 def _batches(store: Store, first_parts: Sequence[int], wanted: Collection[int]) -> Iterator[list[tuple[int, str]]]:
-    """Yield batches of (chunk id, text) without a vector, also of chunks that other processes add meanwhile."""
+    """Yield batches of (chunk id, text), of all chunks without a vector. Other processes may add chunks meanwhile."""
     while rows := store.waiting(first_parts, ORDERED_ROWS, wanted):
         for start in range(0, len(rows), EMBED_ROWS):
             yield rows[start : start + EMBED_ROWS]
@@ -315,7 +317,7 @@ def _read_log(
     gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
-    """Read a log into the index, unless its session is in `gone`. A reader process may have read the `result`."""
+    """Read a log into the index, unless its session is in `gone`. A `result` is from another process's reading."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
@@ -390,7 +392,7 @@ def _words(known: SearchableTexts, session: Session, symbols: str, work: Iterabl
 def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
     """Yield a document for each further repository in which a session worked, with only the exchanges there.
 
-    Nothing is yielded for a session of another person (a checkpoint, which a repository keeps).
+    Another person's session, which came with a repository, yields nothing.
     """
     session, hosts = document.session, dict[Project, set[int]]()
     for place, exchanges in () if session.received else worked_in(session).items():
@@ -411,7 +413,7 @@ def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
 
 
 def _symbols(session: Session) -> Symbols:
-    """Return the names of code in the inputs and outputs of a session's tools, also of a session handed over to it."""
+    """Return the names of code in a session's tool inputs and outputs, also in those of a session handed over to it."""
     found = Symbols(session.symbols)
     for turn in session.turns:
         if turn.role == "assistant" and DONE in turn.text:
@@ -422,7 +424,7 @@ def _symbols(session: Session) -> Symbols:
 
 
 def _place_of(session: Session, repo_root: str) -> tuple[str, Project]:
-    """Return a session's directory without links, and its project; an empty project for a path that is not absolute."""
+    """Return a session's directory without links, and its project. Both are empty if the log's path is not absolute."""
     resolved = recorded(session.cwd)
     if resolved is None:
         return "", Project("", "", git=False)

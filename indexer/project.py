@@ -29,7 +29,7 @@ _GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM
 
 
 class Unproven(IndexerError):
-    """A `.git` is not believed, for example because another user owns it. The message gives the reason."""
+    """A `.git` is not trusted, for example because another user owns it. The message gives the reason."""
 
     code = "unproven_checkout"
 
@@ -226,8 +226,8 @@ class Project:
     """A directory's git repository with all worktrees or, outside git, the directory itself.
 
     `key` is equal for all worktrees, and `root` is the main working directory. `git` is True for a repository. `doubt`
-    says why a `.git` is not believed. `places` are other directories, present or past, of the project, and `maybe`
-    those that might belong to it.
+    says why a `.git` is not trusted. `places` are other directories, present or past, of the project, and `maybe` those
+    that might belong to it.
     """
 
     key: str

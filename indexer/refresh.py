@@ -44,7 +44,7 @@ def read_changes(
 ) -> tuple[Report, list[LogFile]]:
     """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 
-    Return counts of the work, and the changed logs that are left, always those that would take longer than `seconds`.
+    Return counts of the work, and the changed logs that were not read, among them all that are too large for `seconds`.
     """
     report = Report()
     # Nobody waits for another process where there is nothing to write.
@@ -62,7 +62,8 @@ def read_some(
 ) -> list[LogFile]:  # fmt: skip
     """Read changed logs for about `seconds`, and count the work in `report`. Return the changed logs that are left.
 
-    Logs of more than `largest` bytes are left unread. So are logs in ``report.failed``, which would fail each time.
+    Logs of more than `largest` bytes are not read. Logs in ``report.failed`` are neither read nor returned, because an
+    earlier call could not read them.
     """
     with only_writer(LOCK_SECONDS):
         remove_forgotten(store)
@@ -77,7 +78,7 @@ def read_some(
 def read_named(
     store: Store, adapters: Agents, paths: Collection[str], report: Report, progress: Progress | None = None
 ) -> None:
-    """Read the logs at `paths` that have changed, and count the work in `report`. No other log is looked at."""
+    """Read the logs at `paths` that have changed, and count the work in `report`. Other logs are not checked."""
     with only_writer(LOCK_SECONDS):
         remove_forgotten(store)
         read_logs(store, adapters, named_logs(store, adapters, paths, report), report, progress=progress)
@@ -87,9 +88,9 @@ def read_named(
 def read_changed(
     store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
 ) -> list[LogFile]:
-    """Read the logs at `paths` that have changed. Return those that would take longer than `seconds` unread.
+    """Read the changed logs at `paths`, except those that take longer than `seconds`. Return these unread logs.
 
-    If none has changed, the index's lock is not needed.
+    Without a log to read, this does not wait for the index's lock.
     """
     changed = named_logs(store, adapters, paths, Report())
     if fits := [file.location for file in changed if file.size <= _largest(seconds)]:
@@ -102,8 +103,8 @@ def read_rest(
 ) -> bool:
     """Copy logs, index kept copies (compressed copies of logs) and erase deleted text, for about `seconds`.
 
-    Return True if all three are done. Call this after all changed logs were read, each time with the set `done` of the
-    copied logs.
+    Return True if all three are done. Call this after all changed logs were read, and repeat it with the same set
+    `done`, which collects the copied logs.
     """
     with only_writer(LOCK_SECONDS):
         if not copy_logs(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
@@ -119,7 +120,8 @@ def complete(
 ) -> Report:  # fmt: skip
     """Read all changed logs, those of `project` first, and embed all chunks without a vector if there is an `embedder`.
 
-    `waiting` is called as in `only_writer`. After `deadline` (of `time.monotonic`), one batch more is embedded.
+    `waiting` is called if another process holds a lock. Embedding stops at `deadline` (of `time.monotonic`), but at
+    least one batch is embedded.
 
     Raises:
         IndexBusyError: another process has held a lock for `patience` seconds, perhaps after all logs were read.
@@ -144,7 +146,7 @@ def embed_first(
     store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None, *,
     only_first: bool = False, wanted: Collection[int] = (),
 ) -> Report:  # fmt: skip
-    """Embed the `wanted` chunks, then those in `scope`, then others, for about `seconds`. See `embed_waiting`."""
+    """Embed chunks for about `seconds`, as `embed_waiting` does: `wanted` first, then those in `scope`, then others."""
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
         deadline = time.monotonic() + seconds
@@ -156,7 +158,7 @@ def embed_first(
 
 
 def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
-    """Sort logs: those of `project` first, as far as their location shows it, and large ones last."""
+    """Sort logs: those whose location shows that they belong to `project` first, and large ones last."""
     here = {agent.name: agent.place_of(project.root) if project else "" for agent in agents}
 
     def place(file: LogFile) -> tuple[bool, bool]:
@@ -231,7 +233,7 @@ def renew_after_upgrade(store: Store, agents: Agents, report: Report, progress: 
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
-    """Index a kept copy (a compressed copy of a log). If it cannot be read, log this and return."""
+    """Index the session in a kept copy (a compressed copy of its log). An unreadable copy only causes a warning."""
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     try:
@@ -252,7 +254,7 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
 def forget_session(agent: AgentName, session_id: str, opened: Callable[[], AbstractContextManager[Store]]) -> bool:
     """Remove everything of a session, and never index it again. Return True if no deleted text is left in the index.
 
-    The caller holds the index's lock. The files go before the index is `opened`, since it may not open.
+    The caller holds the index's lock. Exports and copies go before `opened` opens the index, which may be damaged.
     """
     add_forgotten(agent, session_id, datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
     _remove_forgotten_files()
@@ -269,7 +271,7 @@ def remove_forgotten(store: Store) -> None:
 
 
 def _remove_forgotten_files() -> None:
-    """Remove exports and kept copies of forgotten sessions, and indexes renamed for damage, which may have them."""
+    """Remove exports and kept copies of forgotten sessions, and indexes set aside earlier, which may contain them."""
     kept_logs.sweep_reading()
     gone = forgotten()
     for agent, session_id in gone:
@@ -280,7 +282,7 @@ def _remove_forgotten_files() -> None:
 
 
 def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
-    """Erase deleted text from the index's files, also from indexes set aside. Return True if none is left.
+    """Erase deleted text from the index's files, and remove all indexes set aside. Return True if all is erased.
 
     The caller holds the index's lock. With `seconds`, erase only if that takes about this time or less.
     """
@@ -314,9 +316,9 @@ def remove_unfinished_files() -> None:
 
 
 def mask_again(store: Store, session: SessionRow) -> bool:
-    """Mask the stored texts and export of a session without a log again. Return True if the export changed.
+    """Mask again the stored texts and the export of a session whose log is gone. Return True if the export changed.
 
-    Names of code are dropped: they cannot be checked for secrets without the tool outputs.
+    Its names of code are dropped: they cannot be checked for secrets without the tool outputs.
     """
     placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
     known = store.texts([placement.chunk for placement in placements])

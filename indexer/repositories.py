@@ -43,7 +43,7 @@ _MAX_TABLE_BYTES = 1 << 28
 
 
 def known_objects(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Return those of `names`, which may be shortened, that are objects (such as commits) in a ``.git``."""
+    """Return those of `names`, full or shortened, that name objects such as commits in the git folder `repository`."""
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
     if not wanted or not _is_own(objects):
@@ -60,7 +60,7 @@ def known_objects(repository: Path, names: Collection[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]:
-    """Return those of `names` in the pack files of a folder, cached by its last change, since packs never change."""
+    """Return those of `names` that a folder's pack files contain. `_changed`, its last change, keys the cache."""
     found: set[str] = set()
     for entry in sorted(os.scandir(packs), key=lambda one: one.name):
         if entry.name.endswith(".idx") and entry.is_file(follow_symlinks=False):
@@ -69,7 +69,7 @@ def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]
 
 
 def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
-    """Yield those of `names` that the index file of one git pack lists; none if git before 2007 wrote it."""
+    """Yield those of `names` that the index file of a git pack lists; nothing for an index file from before 2007."""
     try:
         with index.open("rb") as file:
             head = file.read(len(_HEADER) + 4 * _FANOUT)
@@ -103,7 +103,7 @@ def _is_loose(folder: Path, rest: str) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    """Return True if `path` exists and contains no symbolic link."""
+    """Return True if `path` exists, and no part of it is a symbolic link."""
     return os.path.lexists(path) and os.path.realpath(path) == str(path)
 
 
@@ -148,7 +148,7 @@ class SeenRepository:
 
 
 def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | None:
-    """Return a record of the repository in the directory `top`; `None` if its `.git` is not believed.
+    """Return a record of the repository in the directory `top`; `None` if its `.git` is not proven to belong there.
 
     The earlier record `before` gives the root commits, and the remote if the configuration is unchanged.
     """
@@ -170,7 +170,7 @@ def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | No
 
 
 def why_same(old: SeenRepository, new: SeenRepository) -> str:
-    """Return why the existing repository `new` is the recorded one `old`, such as "remote"; empty if it is not."""
+    """Return why the existing repository `new` is the recorded `old`, such as "remote" (they share it), or ""."""
     if old.key and old.key == new.key:
         return "worktree"
     if old.roots and new.roots and not old.roots & new.roots:
@@ -235,8 +235,8 @@ def adopt(old: str, top: str | None) -> None:
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return a repository's other directories, each with the reason, and a second list of possible directories.
 
-    The first are or were proven to belong to the repository, for example by its remote. The second no longer exist, and
-    only share a root commit, a last commit or the name with it.
+    The first directories were proven to belong to the repository, for example by its remote. The second ones no longer
+    exist, and only share a root commit, a last commit or the name with it.
     """
     found: dict[str, str] = {}
     maybe: dict[str, None] = {}
@@ -369,7 +369,7 @@ def _below(directory: Path, old: str, new: str) -> Path:
 
 
 def end_of(file: Path, most: int) -> bytes:
-    """Return the last `most` bytes of a regular file; none if it is missing or no regular file."""
+    """Return the last `most` bytes of a regular file; empty if it is missing or not regular."""
     try:
         with open_regular(file) as opened:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
@@ -395,9 +395,10 @@ def _digest(line: bytes) -> str:
 
 
 def _stamp() -> tuple[str, int]:
-    """Return the state database's path and time of change. Results that were cached with these values are valid.
+    """Return the state database's path and time of change, with which results are cached until the database changes.
 
-    Two writes within one tick of the clock have one time. Shortly after a write, the present time is returned instead.
+    Two writes within one tick of the clock have the same time. Therefore, shortly after a write, the present time is
+    returned, so that nothing is cached.
     """
     path = state_db.path()
     try:

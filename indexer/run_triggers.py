@@ -1,7 +1,7 @@
 """Triggers of index runs: an interval or a cron expression, and changes of logs.
 
 Changes come from the system's notifications. If the system can watch no more folders, all logs are checked regularly.
-Each folder with logs is watched separately, also links to folders, but no folders below a session's own.
+Each folder with logs is watched separately, also a linked one, but no folder inside a session's own folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WEEKDAY_RANGE = re.compile(r"(\*|[0-7](?:-[0-7])?)(?:/([1-7]))?", re.ASCII)
 class Schedule:
     """A scheduler that calls `due` when it starts, and then at the times of `trigger`. `due` must return quickly.
 
-    A call that was missed while the computer slept is made once. A clock that is set back does not stop the calls.
+    All calls missed while the computer slept are replaced by one. A clock that is set back does not stop the calls.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Schedule:
 
 
 def parsed(text: str) -> BaseTrigger:
-    """Return a trigger for ``15m``, ``6h`` or five cron fields. Raise ValueError if it is none, or never comes due."""
+    """Return a trigger for ``15m``, ``6h`` or five cron fields. Raise ValueError if `text` is invalid or never due."""
     wanted = text.strip().lower()
     return _interval(wanted) if _INTERVAL.fullmatch(wanted) else _cron(wanted)
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:
-    """Return the latest time after `now` at which the next call by `trigger` can be due."""
+    """Return the latest possible time of a trigger's next call. A later plan shows that the clock was set back."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     if isinstance(trigger, IntervalTrigger):
@@ -104,7 +104,7 @@ def _interval(text: str) -> BaseTrigger:
 
 
 def _cron(text: str) -> BaseTrigger:
-    """Return a trigger for a cron expression, read as crontab does: Sunday is 0 or 7; either kind of day suffices."""
+    """Return a trigger for a cron expression as crontab reads it: Sunday is 0 or 7; a day of month or week suffices."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
 
@@ -154,7 +154,7 @@ Changed = Callable[[Collection[str] | None], None]
 
 
 class _Folder(NamedTuple):
-    """A folder that is watched for changes of logs, identified by device and inode."""
+    """A watched folder with logs. Its device and inode mostly change when it is deleted and made again."""
 
     path: str
     device: int
@@ -174,7 +174,7 @@ class Watcher:
         self._poll_seconds = poll_seconds
 
     def run(self, stop: Event) -> None:
-        """Watch until `stop` is set. If notifications fail, log this and check the logs regularly."""
+        """Watch the log folders until `stop` is set. If notifications fail, warn, and check all logs regularly."""
         said = ""
         while not stop.is_set():
             try:
@@ -188,15 +188,15 @@ class Watcher:
                 self._look(stop)
 
     def _look(self, stop: Event) -> None:
-        """Call `changed` regularly for some minutes, for all logs. Notifications may work again afterwards."""
+        """Report regularly that any log may have changed. Return after some minutes, to try notifications again."""
         until = time.monotonic() + POLLING_SECONDS
         while time.monotonic() < until and not stop.wait(self._poll_seconds):
             self._changed(None)
 
     def _notified(self, stop: Event) -> None:
-        """Report changes in the existing log folders until one of the folders appears, moves or is deleted.
+        """Report changed logs as the system notifies of them, until a log folder appears, moves or is deleted.
 
-        The caller then calls this again. Each call first checks all logs, so no change is missed between two.
+        The caller then calls this again. Each call first has all logs checked, so no change between calls is missed.
         """
         folders = frozenset(self._folders())
         names = _names(folders)
@@ -220,7 +220,7 @@ class Watcher:
             notify.close()
 
     def _folders(self) -> Iterator[_Folder]:
-        """Yield the folders to watch. In place of a missing log folder, its nearest existing parent is watched."""
+        """Yield the folders to watch. In place of a missing log folder, this is its nearest existing parent."""
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:
@@ -230,14 +230,14 @@ class Watcher:
 
 
 def _names(folders: Collection[_Folder]) -> dict[str, str]:
-    """Map paths that the system may report to those of watched folders. Some systems report paths without links."""
+    """Return the watched folders' paths by the paths that the system may report for them: with and without links."""
     return {os.path.realpath(folder.path): folder.path for folder in folders} | {
         folder.path: folder.path for folder in folders
     }
 
 
 def _logs(paths: set[str], names: Mapping[str, str], endings: tuple[str, ...]) -> set[str]:
-    """Return those of `paths` that are logs or files with logs, written as `AgentAdapter.discover` writes them."""
+    """Return the logs among the reported `paths`. `names` has the watched folder's own path for each reported one."""
     split = [path.rpartition("/") for path in paths if path.endswith(endings)]
     return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
 

@@ -113,7 +113,7 @@ def keep_run(store: Store, run: LastRun) -> None:
 
 @contextmanager
 def recording_run(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
-    """Store a summary of this block as an index run, `report` being its counts. After an `unless` error, store none."""
+    """Store a summary of the index run in this block, with the counts in `report`; nothing after an `unless` error."""
     started, began = json_time(datetime.now(UTC)), time.monotonic()
     try:
         yield
@@ -128,7 +128,7 @@ def recording_run(store: Store, report: Report, unless: type[Exception]) -> Iter
 
 
 def announce(store: Store, next_run: str | None) -> None:
-    """Store in the index when this process, while it lives, will run next (`None`: never)."""
+    """Store the time of this process's `next_run` (`None`: never) in the index. It counts while this process lives."""
     pid = os.getpid()
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": start_time(pid)}).decode())
 

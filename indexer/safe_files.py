@@ -95,7 +95,7 @@ def replace_file(
     With `durable` False, the disk is not flushed, for files that can be made again.
 
     Raises:
-        OSError: the file is unchanged.
+        OSError: the content cannot be written. The existing file is unchanged.
     """
 
     def publish(staging: Path) -> None:

@@ -44,8 +44,8 @@ class Piece(NamedTuple):
     """A message of a turn, or its list of actions. `turn` is an index into ``Session.turns``. `exchange` counts from 0.
 
     `line` is the piece's first line in the export, from 1; 0 before rendering. `apart` is True if text before this
-    piece is not indexed. A `summary` (of a compaction, the agent's own shortening of its context) is searched as part
-    of the session, but has no chunks: they would repeat earlier exchanges.
+    piece is not indexed, so that a new chunk begins. A `summary` (of a compaction, the agent's own shortening of its
+    context) is searched as part of the session, but has no chunks: they would repeat earlier exchanges.
     """
 
     role: PieceRole
@@ -95,8 +95,8 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
 def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the lines of a long text, each with True if it is searched. Pasted text repeats itself, so some are not.
 
-    A line at either end of the text is searched. A line in between is searched if it differs from all earlier ones in
-    more than numbers, times, ids and paths, up to a number of characters. Long lines are split.
+    Lines at both ends of the text are searched. A line in between is searched if it differs from all earlier ones in
+    more than numbers, times, ids and paths, until a number of characters is reached. Long lines are split.
     """
     left, at, seen = _MIDDLE_CHARACTERS, 0, set[str]()
     for found in _PART.finditer(text):
@@ -201,7 +201,7 @@ def write_export(path: Path, text: str) -> bool:
 
 
 def is_export(path: Path, digest: bytes) -> bool:
-    """Return True if a regular file is at `path`, with content of the hash `digest`. A link is not followed."""
+    """Return True if the regular file at `path`, which is no link, has content with the hash `digest`."""
     try:
         with open_regular(path) as file:
             return not path.is_symlink() and hashlib.file_digest(file, _hash).digest() == digest
@@ -231,7 +231,7 @@ def parse_front_matter(text: str) -> dict[str, str]:
 
 
 def _lead(before: str, role: PieceRole) -> list[str]:
-    """Return the lines before a piece: a heading, except between an answer and its actions.
+    """Return the lines before a piece: a heading, but none between an answer and its actions.
 
     `before` is the role of the piece before; empty for the first one.
     """
@@ -313,7 +313,7 @@ def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
 
 
 def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, tuple[int, int], Voices]]:
-    """Join consecutive parts of one exchange (a prompt with its answer) to chunks of at most `limit` characters.
+    """Join consecutive parts of one exchange (a prompt with its answer) into chunks of at most `limit` characters.
 
     Yield for each chunk its first piece, its text, its first and last line, and its voices (see `Chunk`).
     """

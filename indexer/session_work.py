@@ -66,13 +66,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """The `files` that a session edited, as absolute paths from the log, and `until`, its last edit or commit."""
+    """The `files` that a session edited, as absolute paths, and `until`, the time of its last edit or commit."""
 
     files: tuple[str, ...] = ()
     until: str = ""
 
     def masked_again(self) -> Edits:
-        """Return the edits without paths that contain a secret by the rules of this version."""
+        """Return these edits, perhaps stored by an older version, without paths in which this one finds a secret."""
         return replace(self, files=tuple(file for file in self.files if mask(file) == file))
 
 
@@ -89,7 +89,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The lines that one call added to a file, as joined hashes, with the call's position in the session."""
+    """The lines that one call added to a file, as joined hashes, and the call's time and place in the session."""
 
     exchange: int
     turn: int
@@ -99,7 +99,10 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error: no later run of its command succeeded (MET), one did (ENDED), or its own did (HARMLESS)."""
+    """The fate of an error that a command printed.
+
+    MET: no later run of the command was without it. ENDED: a later run was. HARMLESS: the command still succeeded.
+    """
 
     MET = 0
     ENDED = 1
@@ -111,7 +114,7 @@ class MetError:
     """An error that a session met: the hash of its `line`, and its `fate`.
 
     `exchange` and `turn` are where the error ended, or else where it was printed last. `by` are the joined hashes of
-    the actions that ended the error; empty if the command succeeded without a change.
+    the actions that ended the error; empty if nothing was changed before it was gone.
     """
 
     line: bytes
@@ -122,7 +125,7 @@ class MetError:
 
 
 class _Step(NamedTuple):
-    """A tool call with its result, and the exchange (a prompt with its answer) and turn of the result."""
+    """A tool call with its result, and the numbers of the result's exchange (a prompt with its answer) and turn."""
 
     exchange: int
     turn: int
@@ -170,7 +173,7 @@ def worked_in(session: Session) -> dict[str, set[int]]:
     """Return the directories outside the session's first one in which it worked, with the numbers of the exchanges.
 
     A session worked where it edited a file, ran a command that changes something, or was at the first or last message
-    of an exchange (a prompt with its answer). The path of a file may stand for its directory.
+    of an exchange (a prompt with its answer). For a command, this may be the path of a file that it changes.
     """
     failed = {one.tool_use_id: one.proof for turn in session.turns for one in turn.tool_results if one.is_error}
     ended = {one.tool_use_id for turn in session.turns for one in turn.tool_results}
@@ -189,7 +192,7 @@ def worked_in(session: Session) -> dict[str, set[int]]:
 
 
 def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
-    """Return the lines that a session successfully added to files. Paths are absolute and checked, as in `edits_of`."""
+    """Return the lines that a session successfully added to files, except files whose path `edits_of` would drop."""
     calls = {call.id: (call, turn.timestamp) for turn in session.turns for call in turn.tool_calls if call.lines}
     if not calls:
         return ()
@@ -206,7 +209,7 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 
 
 def errors_of(session: Session) -> tuple[MetError, ...]:
-    """Return the errors that a session's commands met, each with the changes and commands before it was gone."""
+    """Return the errors that a session's commands met, each with the actions that may have ended it."""
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()
     calls = {call.id: call for turn in session.turns for call in turn.tool_calls if call.action and not call.ours}
@@ -247,19 +250,19 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 
 @lru_cache(maxsize=1024)
 def _commands(action: str) -> WorkCommands:
-    """Return the commands in the action line of a call; none if the call runs no command."""
+    """Return the commands in the action line of a call that do work; none if the call runs no command."""
     return WorkCommands.of(action.removeprefix(_RUN_PREFIX)) if action.startswith(_RUN_PREFIX) else WorkCommands()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the files that a session successfully edited, as its calls name them, if they may be stored."""
+    """Return the paths of successfully edited files, as the calls name them, without those that may not be stored."""
     return tuple(filter(_may_be_stored, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 
 def known_files(
     session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
 ) -> KnownFiles:
-    """Return the files that a session successfully read or edited, up to the turn `end`, or in the turns `kept`."""
+    """Return the files that a session successfully read or edited up to the turn `end`, only in the turns `kept`."""
     turns = session.turns if end is None else session.turns[: end + 1]
     if kept is not None:
         turns = tuple(turn for number, turn in enumerate(turns) if number in kept)
@@ -273,7 +276,7 @@ def known_files(
 
 
 def _is_unfinished(session: Session) -> bool:
-    """Return True if a session ends unfinished, or contains a handed-over session (of another agent) that does."""
+    """Return True if a session ends unfinished, or its last message hands over another agent's unfinished session."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
     return session.unfinished or (spoken is not None and is_broken_off(spoken))
 
@@ -331,7 +334,8 @@ _FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 def last_answered(session: Session) -> int | None:
     """Return the index of the last exchange (a prompt with its answer) that has an answer or changed something.
 
-    Return `None` if it is the session's very last one, and -1 if there is none.
+    Return `None` if this is the session's very last exchange, so that nothing unanswered follows, and -1 if no exchange
+    is answered.
     """
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()

@@ -1,4 +1,4 @@
-"""An embedder that all searches of a process share. It loads the model once, and limits looks for changed logs."""
+"""An embedder shared by all searches of a process. It loads the model once, and limits checks for changed logs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class SharedEmbedder:
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
         """Call `look`, which reads changed logs, and return the logs that it leaves unread.
 
-        A call within a second after one that left none returns []. Raise `IndexBusyError` if another search takes long.
+        For a second after `look` left none, return [] without a call. Raise `IndexBusyError` if another search is slow.
         """
         if not self._looking.acquire(timeout=LOCK_SECONDS):
             raise IndexBusyError("another search is updating the index")

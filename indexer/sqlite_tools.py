@@ -68,10 +68,7 @@ def _add_columns(db: apsw.Connection, new: apsw.Connection, table: str) -> None:
 
 
 def vacuum(db: apsw.Connection, word_indexes: Iterable[str] = ()) -> bool:
-    """Write the whole database again, so that no deleted text is left in it or in these FTS tables.
-
-    Return True on success.
-    """
+    """Rewrite the whole database, so that no deleted text is left in it or in these FTS tables. Return True if done."""
 
     def work() -> bool:
         with write_transaction(db):

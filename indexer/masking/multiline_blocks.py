@@ -99,7 +99,7 @@ _FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
 def blocks_in(
     text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]], *, tabs: bool
 ) -> Iterator[Span]:
-    """Yield the secrets in blocks of several lines, with and without line numbers of a listing and marks of a diff.
+    """Yield the secrets in blocks of several lines, even if each line begins with a line number or a mark of a diff.
 
     `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     `tabs` is True if long tokens may follow tabs.
@@ -264,7 +264,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
-    """Return the one recovery code behind a colon at `end` in a list, or []."""
+    """Return [code] for a single recovery code behind a colon, or a word such as "is", at `end`; else []."""
     behind = _BEHIND.match(text, end)
     code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []

@@ -86,9 +86,9 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
 class Phrase:
     """A pattern of words with a secret as its last group. All literals are in lower case.
 
-    A line must have one of `anchors`. A text must have one of `words` as a whole word, or else one of `signs`. `least`
-    names the check in `value_checks` that the secret must pass. The pattern may span several lines (`whole`), extend
-    `reach` characters beyond a line, or start with an anchor (`begins`).
+    The pattern is tried on lines with one of `anchors`, in texts that have one of `words` as a whole word or, if there
+    are no `words`, one of `signs`. `least` names the check in `value_checks` that the secret must pass. The pattern may
+    span several lines (`whole`), extend `reach` characters beyond a line, or start with an anchor (`begins`).
     """
 
     kind: str
@@ -129,7 +129,7 @@ def _phrase(rule: Rule) -> Phrase:
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:
-    """Yield the secrets that `phrase` finds in `text`, of which `lower` is lower-case bytes of equal positions.
+    """Yield the secrets that `phrase` finds in `text`. `lower` is the text as lower-case bytes of equal positions.
 
     `places` are the positions of the phrase's anchors.
     """
@@ -184,7 +184,7 @@ _CRYPT = late(
 
 
 def _wrapped() -> Iterator[Phrase]:
-    """Yield a phrase for each kind of token that is short, so that a line end may split it."""
+    """Yield a phrase for each kind of token so short that no half of it is found by itself if a line end splits it."""
     for vendor in VENDORS:
         length = vendor.length or _LEAST
         for beginning in vendor.beginnings:
@@ -361,7 +361,7 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
 
 
 def _told_before(text: str, position: int) -> Iterator[Span]:
-    """Yield a strange word before the "password" at `position`, if the sentence links both."""
+    """Yield a strange word (unlike words and names) before the "password" at `position`, if the sentence links both."""
     for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
         start = position - len(piece.string) + piece.start(1)
         value = piece[1].rstrip(".:")
@@ -382,7 +382,7 @@ def _behind(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield strange words behind `position` in its line, and words introduced as a password."""
+    """Yield strange words (unlike words and names) behind `position` in its line, and words called a password."""
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):

@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Return (start, end) of the lines at ascending `positions`, each line once, with the line end before each."""
+    """Return (start, end) of the lines at ascending `positions`, each once. `start` is the line end before the line."""
     lines: list[tuple[int, int]] = []
     end = -1
     for position in positions:
@@ -108,7 +108,7 @@ def lines_of(name: str, continued: str) -> list[str]:
 
 
 def literals(rule: Rule, key: str) -> tuple[str, ...]:
-    """Return the alternatives in a rule's entry `key`, which ``|`` separates, or nothing without such an entry."""
+    """Return the alternatives in a rule's entry `key`, which ``|`` separates; empty without such an entry."""
     return tuple(rule[key].replace("␣", " ").replace("␉", "\t").split("|")) if key in rule else ()
 
 

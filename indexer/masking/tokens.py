@@ -126,10 +126,7 @@ def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> It
 
 
 def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
-    """Yield the start of each run of token characters in `plain` that is long enough for a token and has a digit.
-
-    `runs` has the class of each character (see `runs_of`).
-    """
+    """Yield the start of each run of token characters (see `runs_of`) that has a digit and is as long as a token."""
     position = runs.find(_LONG_RUN)
     while position >= 0:
         end = runs.find(b" ", position + len(_LONG_RUN))
@@ -223,7 +220,7 @@ def _is_option(text: str, start: int) -> bool:
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
-    """Yield the positions at which a token may begin: `start`, and the starts of the parts that dots join before it."""
+    """Yield the positions at which a token may begin: `start`, and the starts of parts joined before it, as by dots."""
     yield start
     if text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS and start:
         yield start + 1

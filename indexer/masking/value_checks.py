@@ -1,7 +1,4 @@
-"""Checks of the form of a value, which tell a secret from a name, a reference or a placeholder.
-
-Also words for secrets ("password", "token") in many languages.
-"""
+"""Checks that tell a secret from a name or placeholder by its form, and words for secrets in many languages."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class SessionRow(NamedTuple):
 
     @property
     def only_asked(self) -> bool:
-        """Return True if no prompt of the session was answered or had an effect."""
+        """Return True if the agent answered no prompt of the session, and none had an effect."""
         return self.answered == -1
 
 
@@ -180,10 +180,10 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The limits of a search: `parts` of the index, and optionally a directory (`within`) or some sessions.
+    """The limits of a search: `parts` of the index, and optionally a directory (`within`), one `session` or several.
 
-    A part is the sessions of one project and one agent, started by a person or by a program. `project` is the project
-    of the search.
+    A part is the sessions of one project and one agent, started by a person or by a program. `project` is the one that
+    a person searches; `None` for all projects.
     """
 
     parts: tuple[int, ...] = ()
@@ -201,7 +201,7 @@ class Scored(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A chunk with its cosine (-1 to 1) to each text of a question. Its score is the largest."""
+    """A chunk with its cosine (-1 to 1) to each text of a question. Its `score` is the largest of these cosines."""
 
     row: int
     cosines: tuple[float, ...]
@@ -230,7 +230,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """An agent's number of records, of records of unknown type, and the agent versions that wrote the unknown ones."""
+    """An agent's number of records, its number of records of unknown type, and the agent's versions in the index."""
 
     records: int
     unknown: int
@@ -256,7 +256,7 @@ class Similarities(Protocol):
     """The cosines (-1 to 1) of all chunks in a scope to the texts of a question."""
 
     def best(self, limit: int) -> list[Near]:
-        """Return the `limit` nearest chunks to each of the texts, best first."""
+        """Return the chunks nearest to the texts, at most `limit` for each text, best first."""
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
         """Return the cosines of these chunks to each of the texts, for chunks that are in scope and have a vector."""

@@ -88,7 +88,7 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
     """Rename a database that is damaged or too old, and the files beside it. Return the new path.
 
     Return `None` if another process is writing, or if the index is damaged again and again. If the file no longer has
-    this `inode`, another process has already renamed it.
+    this `inode`, another process has already renamed it; return the latest renamed one.
     """
     try:
         with only_writer(_PATIENCE):

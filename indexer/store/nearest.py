@@ -57,7 +57,7 @@ class NearestSimilarities:
         self._chunks, self._cosines = chunks, cosines
 
     def best(self, limit: int) -> list[Near]:
-        """Return the `limit` nearest chunks to each of the texts, best first, then by id."""
+        """Return the chunks nearest to the texts, at most `limit` for each text, best first, then by id."""
         near = [_nearest(self._chunks, one, limit) for one in self._cosines.T]
         # `np.unique` would import all of `numpy.ma`, which takes longer than this search.
         union = np.fromiter(sorted({place for one in near for place in one.tolist()}), np.int64)

@@ -250,7 +250,7 @@ class StoreReading:
         return Lines._make(rows[0]) if rows else None
 
     def voices(self, place: Placement) -> Voices | None:
-        """Return at which positions of a chunk's text another role begins, and which; `None` if unknown."""
+        """Return (position, role) wherever another role begins in a chunk's text; `None` if unknown."""
         rows = self._all(
             "SELECT voices FROM placements WHERE session = ? AND position = ? AND chunk = ? AND voices NOT NULL",
             (place.session, place.position, place.chunk),
@@ -264,13 +264,13 @@ class StoreReading:
         return {row.row: row for row in self._sessions(f"id IN ({numbers(rows)})", ())}
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
-        """Return highest row (or 0) and earliest start (or "") of the sessions in scope with rows above `row`."""
+        """Return (highest row or 0, earliest start or "") of the sessions in scope that were stored after row `row`."""
         sql = f"SELECT ifnull(max(id), 0), ifnull(min(started), '') FROM sessions WHERE {_within(scope)} AND id > ?"  # noqa: S608
         ((last, started),) = self._all(sql, (row,))
         return last, started
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Return the session's row for each log with a record, by path; `None` for a log without a session."""
+        """Return the row of each log's session, or `None`, by the log's path. Files without any record are missing."""
         named = "SELECT path, session FROM files WHERE path = ? AND skipped NOT LIKE ? || '%'"
         return dict(self.db.executemany(named, [(path, NO_LOG) for path in paths]))
 
@@ -423,7 +423,7 @@ class StoreReading:
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:
-        """Return for each agent how many of its records the readers know."""
+        """Return for each agent how many records its logs have, and how many of these have an unknown type."""
         versions: dict[AgentName, list[str]] = {}
         for agent, version in self._all("SELECT DISTINCT agent, version FROM sessions WHERE version <> ''"):
             versions.setdefault(agent, []).append(version)
@@ -446,7 +446,7 @@ class _NoSimilarities:
 
 
 def _only(table: WordTable, scope: Scope) -> str:
-    """Return the SQL condition that limits rows of a word table to the scope's directory or sessions, if any."""
+    """Return the SQL condition that limits rows of a word table to the scope's directory or sessions; empty for all."""
     if scope.session is not None:
         sessions = "SELECT :session"
     elif scope.sessions is not None:

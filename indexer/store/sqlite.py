@@ -61,7 +61,7 @@ class Store(StoreReading):
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
-        """Return the position at which readers of `version` stopped in a log; `None` if the log was replaced."""
+        """Return where readers of `version` stopped in a log; `None` if unknown, or if its `inode` has changed."""
         row = self.db.execute(
             "SELECT offset, lines, probe, state FROM files "
             "WHERE path = ?1 AND version = ?2 AND inode = ifnull(?3, inode)",
@@ -72,7 +72,7 @@ class Store(StoreReading):
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
         """Store the result of reading a log, and the `document` of its session. Call `publish` before the commit.
 
-        Return False, without calling it or storing the document, if another log has a newer copy of the session.
+        Return False, without calling `publish` or storing the document, if another log has a newer copy of the session.
         """
         with write_transaction(self.db):
             session, rank, wins = None, "", False
@@ -199,7 +199,7 @@ class Store(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """Detach a session from a log that no longer contains it, and have its other logs read again."""
+        """Detach a session from the log at `path`, which no longer contains it, and have its other logs read again."""
         self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
         self._read_again(session, path)
 
@@ -208,10 +208,10 @@ class Store(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
-        """Return the session's row, the rank of this log (see `_rank`), and True if this log decides on the session.
+        """Return the session's row, this log's rank (see `_rank`), and True if the session is stored from this log.
 
-        If another log now ranks higher than the stored one, because text was cut from that, the stored one decides
-        until the other is read.
+        If text was cut from the log that the session is stored from, another log may rank higher. The first log still
+        decides until the other one is read again.
         """
         session = document.session
         row = self.db.execute(
@@ -240,7 +240,7 @@ class Store(StoreReading):
         return self.db.last_insert_rowid()
 
     def _is_rewritten(self, reading: Reading) -> bool:
-        """Return True if a log did not only grow, or is read by another reader version: its text may be gone."""
+        """Return True if stored text may be gone from a log: it did not only grow, or another version reads it."""
         old = self.db.execute(
             "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
         ).fetchone()

@@ -53,10 +53,7 @@ def slots_of(used: bytes) -> Iterator[int]:
 
 
 def faults(db: apsw.Connection) -> Iterator[str]:
-    """Yield findings about groups of vectors with a wrong shape, and about missing or misplaced vectors.
-
-    The tables are read without sqlite-vec.
-    """
+    """Yield findings about wrongly shaped groups of vectors, and missing or misplaced vectors, without sqlite-vec."""
     size = length(db)
     if not size:
         return

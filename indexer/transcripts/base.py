@@ -22,8 +22,8 @@ class LogFile(NamedTuple):
     """A session's log: its location, and its size and times as of one `stat`.
 
     There are thousands of logs, nearly all unchanged, so nothing else is computed early. If one file (`within`) has
-    many sessions, `location` is ``<within>/<key>``, which cannot be a file. `size` (an estimate) and `mtime_ns` are
-    then this session's, so that its change does not cause the others to be read again.
+    many sessions, `location` is ``<within>/<key>``, which no file can have as its path. `size` (an estimate) and
+    `mtime_ns` are then this session's, so that its change does not cause the others to be read again.
     """
 
     agent: AgentName
@@ -49,7 +49,7 @@ MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """The deletion, decided by `setting`, of logs without a new record for `days`, when the agent starts."""
+    """An agent's rule: at its start, it deletes logs without a new record for `days`. `setting` decides this."""
 
     days: float
     setting: str
@@ -122,7 +122,7 @@ class AgentAdapter(Protocol):
         """Return the folders with logs, each with the number of levels below it to search. Some may not exist."""
 
     def odd_files(self) -> Iterator[tuple[str, str]]:
-        """Yield the `odd_files` of the agent's folders: (path, reason)."""
+        """Yield (path, reason) for files in the agent's folders that are named like logs but are none."""
         return (found for folder, depth in self.folders() for found in odd_files(folder, self.endings, depth))
 
     def discover(self) -> Iterator[LogFile]:
@@ -156,9 +156,9 @@ class AgentAdapter(Protocol):
         return None
 
     def is_composed(self, file: LogFile) -> bool:
-        """Return True if `as_file` must write a file for this log, which is no file of its own.
+        """Return True if `as_file` must write a file for this log, because it is no plain file of its own.
 
-        The size of that file then differs from the log's size.
+        The log may be a part of a file, compressed, or in several files. The written file differs from it in size.
         """
         return bool(file.within)
 
@@ -208,7 +208,7 @@ class AgentAdapter(Protocol):
         return ""
 
     def worked_at(self, file: LogFile) -> str:
-        """Return when a session was last worked on: the time in the log, else the file's or session's own time."""
+        """Return when a session was last worked on: at its last record, or at `mtime_ns` if that is unknown."""
         from indexer.transcripts.reader_state import utc
 
         return ("" if file.within else self.said_at(file)) or utc(file.mtime_ns / 1e9)
@@ -254,11 +254,11 @@ class Agents:
         return naming_sessions(place for agent in self for place in agent.places)
 
     def opens_a_session(self, action: str) -> bool:
-        """Return True if an action line (see `describe`) names a log of any agent, or the export of a session."""
+        """Return True if an action line (the one-line text for a call) names a log of any agent, or an export."""
         return self._sessions.search(action) is not None
 
     def deleted(self, paths: Iterable[str]) -> list[str]:
-        """Return those of `paths` at which no log exists any more. Logs in an unreadable file count as present."""
+        """Return those of `paths` at which there is no log. Logs in an unreadable file count as present."""
         return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in self)]
 
     @property
@@ -275,9 +275,9 @@ _PLAIN = re.compile(r"\w[\w-]*")
 
 
 def is_name(stem: str) -> bool:
-    """Return True if `stem` can be the name of a log. Sync and backup programs derive others, which are refused.
+    """Return True if a file can be a log by `stem`, its name without ending. Copies by other programs are refused.
 
-    They leave copies such as ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
+    Sync and backup programs leave such copies: ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
     """
     if found := _ID.search(stem):
         return found.end() == len(stem) and _BEFORE.fullmatch(stem, 0, found.start()) is not None
@@ -293,7 +293,7 @@ def regular_files(
     *,
     part: str = "",
 ) -> list[LogFile]:
-    """Return the logs named `prefix`…`suffix` with `part` in their name, in `folder` and `depth` levels below, by name.
+    """Return the logs in `folder` and `depth` levels below, named `prefix`…`suffix` with `part` inside, sorted by name.
 
     Unreadable folders, names that are not UTF-8, and names that `is_name` refuses are skipped.
     """
@@ -328,7 +328,7 @@ def regular_file(
 
 
 def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield files named like logs that are none, and folders that are not searched, each with the reason."""
+    """Yield (path, reason) for files named like logs that are none, and for folders that are not searched."""
     walked = list(_walk(str(folder), depth))
     paths = {path for path, _, _ in walked}
     for path, below, entries in walked:
@@ -351,8 +351,8 @@ def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[
     """Yield `folder` and the folders below it, each with the number of levels to search below it, and its entries.
 
     Linked folders come last; people move a project to another disk and link to it. A link is skipped if its folder was
-    seen (by device and inode), since links can form circles, or if it leads to a parent of `folder`, that is, to the
-    disk.
+    seen (by device and inode), since links can form circles, or if it leads to a parent of `folder`, so that the whole
+    disk is not searched.
     """
     links: list[tuple[str, int]] = []
     walked: list[str] = []

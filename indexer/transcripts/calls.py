@@ -278,7 +278,7 @@ class Tools(Protocol):
 class CallRecorder:
     """A recorder that makes `ToolCall` and `ToolResult` objects from calls and results while a log is read.
 
-    `facts` are what an earlier reading of the log stored. The recorder removes from them what it continues itself.
+    `facts` are what an earlier reading of the log stored. The recorder removes from them what it keeps itself.
     `opens_a_session` returns a true value if an action line names a log. The output of such a call is ignored, because
     it repeats another session.
     """
@@ -313,11 +313,11 @@ class CallRecorder:
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
     def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
-        """Return the recorded calls `made`, in order."""
+        """Record the calls `made`, and return them in order."""
         return tuple(map(self.call, made))
 
     def described(self, name: str, given: object) -> Masked:
-        """Return the action line of a call. Unless `thorough`, an input that is one text gets it only for a patch."""
+        """Return the action line of a call. Unless `thorough`, an input that is one text must be a patch to get one."""
         if isinstance(given, str):
             return describe_raw(name, given) if self.thorough or edited_by(name, given) else NOTHING
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
@@ -350,16 +350,16 @@ class CallRecorder:
         return began, self._facts.get("stands") or began
 
     def begin(self, made: UsedTool) -> None:
-        """Note what the command line of a call is for, until its result comes."""
+        """Note the purpose of the command line that a call runs, until the result of the call comes."""
         if isinstance(made.given, dict):
             self.deeds.begin(made.id, command_of(made.given))
 
     def end(self, back: GivenBack) -> Proof:
-        """Return what the result of a call proves about the work."""
+        """Return what the result `back` of a call proves about the work."""
         return self.deeds.end(back.id, back.output, said=not back.failed)
 
     def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:
-        """Return the recorded results, in order."""
+        """Record the results `given_back`, and return them in order, without their outputs."""
         return tuple(map(self.result, given_back))
 
     def result(self, back: GivenBack) -> ToolResult:

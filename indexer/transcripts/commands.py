@@ -212,7 +212,7 @@ def calls_us(said: str) -> bool:
 
 
 def without_ours(line: str) -> str:
-    """Return a command line without commands that run smart-fork; empty if its other commands only look."""
+    """Return a command line without its smart-fork commands, if any; then empty if the other ones change nothing."""
     if not _may_name_us(line):
         return line
     commands = simple_commands(line)
@@ -223,7 +223,7 @@ def without_ours(line: str) -> str:
 
 
 def only_looks(line: str) -> bool:
-    """Return True if a command line only looks at something, and changes nothing."""
+    """Return True if all commands in a line only read or print something, such as ``ls``, and change nothing."""
     return all(map(_looks, simple_commands(line)))
 
 
@@ -291,7 +291,7 @@ _MAX_COMMANDS = 12
 
 
 class WorkCommands(tuple[tuple[str, ...], ...]):
-    """The commands of a line that do work, each as its words without options. Others only look or prepare."""
+    """The commands in a line that do work, each as its words without options. Those that only read are missing."""
 
     __slots__ = ()
 
@@ -300,7 +300,7 @@ class WorkCommands(tuple[tuple[str, ...], ...]):
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
     def are_again(self, other: WorkCommands) -> bool:
-        """Return True if `other` is this line run again: it runs all its programs, or shares most of its words."""
+        """Return True if `other` repeats this line: it runs all the same programs, or has most of its words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: WorkCommands) -> bool:
@@ -320,7 +320,7 @@ class WorkCommands(tuple[tuple[str, ...], ...]):
 
 
 def is_aside(program: str) -> bool:
-    """Return True if a program only looks at something, or only prepares work."""
+    """Return True if a program only reads or prints something, or prepares work, such as ``mkdir``."""
     return program in _IS_ASIDE
 
 

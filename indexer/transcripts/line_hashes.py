@@ -92,7 +92,7 @@ def _joined(old: Iterable[bytes], new: Iterable[bytes]) -> bytes:
 
 
 def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
-    """Return the removed and the added lines of each file in a patch."""
+    """Return (removed lines, added lines) of each file in a patch, by its name, as `comparable_lines`."""
     files: dict[str, tuple[list[str], list[str]]] = {}
     old, new = list[str](), list[str]()
     for line in patch.splitlines():
@@ -201,6 +201,6 @@ def split_hashes(joined: bytes) -> list[bytes]:
 
 
 def _is_its_own(line: str) -> bool:
-    """Return True if a line identifies an error: it has two uncommon words or one name of code."""
+    """Return True if a line identifies an error: it has two uncommon words, or one name such as ``readFile``."""
     words = {word for word in _WORD.findall(line) if word.lower() not in _IS_COMMON}
     return len(words) >= 2 or any(_NAME.search(word) for word in words)

@@ -1,4 +1,4 @@
-"""Reading of JSON Lines logs while agents write them. It tolerates broken lines, and can continue where it ended."""
+"""Reading of JSON Lines logs while agents write them. It tolerates broken lines, and can continue a reading."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit for reading large logs in one command. If a log is read several times, each ends at one record.
+    """The time limit for reading large logs in one command. All readings of one log end at the same record.
 
     `measures` is True if the command also needs the sizes of records.
     """
@@ -146,7 +146,7 @@ def is_over(seconds: float) -> bool:
 class LineReader:
     """An iterator over the JSON objects in a log that remembers where it ended. It abridges long lines.
 
-    Broken lines are counted. An unfinished last line is skipped. After iteration, `offset` and `lines` are the end of
+    Broken lines are collected. An unfinished last line is skipped. After iteration, `offset` and `lines` are the end of
     the complete lines, and `odd` says why no record was found. With `most`, reading ends after the record that reaches
     so many bytes. `left` is the number of bytes that are not read because of a time limit (see `bounded`).
     """
@@ -210,7 +210,7 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """Return why a file without a record up to the line `raw`, with the error `reason`, is no log, or ""."""
+    """Return why a file is no log, or "". It has no record up to the line `raw`, which has the error `reason`."""
     if reason:
         return f"{NO_LOG}no line is a valid record"
     return f"{NO_LOG}only blanks and NUL bytes" if b"\0" in raw or read > _LINE_BYTES else ""
@@ -219,7 +219,8 @@ def _odd(raw: bytes, reason: str, read: int) -> str:
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
     """Return a reader of the log, and the facts and turns that an earlier reading stored.
 
-    If the log has only grown, the reader continues at `checkpoint`. Otherwise it starts at the beginning, with `None`.
+    If the log has only grown, the reader continues at `checkpoint`. Otherwise it starts at the beginning, and `None` is
+    returned in place of facts and turns.
     """
     kept = unpack(checkpoint.state) if checkpoint and only_grown(path, checkpoint) else None
     if checkpoint is None or kept is None:
@@ -228,7 +229,7 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
-    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while the caller `lacks` something.
+    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` names what the caller needs.
 
     Raises:
         OSError: these lines have no record, or not what the caller needs.
@@ -273,7 +274,7 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
 
 
 def probe(path: Path, offset: int) -> str:
-    """Return a digest of a log's first bytes and of the bytes before `offset`, constant while the log only grows."""
+    """Return a digest of a log's first bytes and of those before `offset`. It is equal while the log only grows."""
     with open_regular(path) as file:
         head = file.read(min(offset, PROBE_BYTES))
         file.seek(max(0, offset - PROBE_BYTES))
@@ -293,7 +294,7 @@ def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
 
 
 def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
-    """Read the rest of a long line that begins with `begun`, or only `most` bytes of one without a JSON object.
+    """Read the rest of a long line that begins with `begun`. If it has no JSON object, stop after `most` bytes.
 
     Return the abridged objects in the line, an error text, the line's size, and True if the line has ended.
     """
@@ -354,12 +355,12 @@ def decode_document(path: Path) -> tuple[Any, int]:
 
 
 def _rest(begun: bytes, file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file's content in pieces, of which `begun` is the first. Stop at the maximum size of a record."""
+    """Yield a file's content in pieces: first `begun`, which was read already. Stop at the maximum size of a record."""
     return chain([begun], islice(iter(partial(file.read, _PIECE_BYTES), b""), GAP_BYTES // _PIECE_BYTES))
 
 
 def as_read(source: bytes) -> _Objects:
-    """Return the objects of a line as `LineReader` yields them. The objects of a long line are abridged."""
+    """Return (bytes, object) for each JSON object in a line, usually one. Long texts in a long line are abridged."""
     made = abridged([source]) if is_long(source) else source
     return decode_line(made or b"")[0]
 
@@ -370,7 +371,7 @@ def is_long(source: bytes) -> bool:
 
 
 def decode_line(raw: bytes) -> tuple[_Objects, str]:
-    """Return the JSON objects in a line, each with its bytes, and an error text if more is in the line."""
+    """Return (bytes, object) for each JSON object in a line, usually one, and an error text if more is in the line."""
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -383,7 +384,7 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
 def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
     """Return the objects at the beginning of a line that is not valid JSON, and `reason` if more is in the line.
 
-    A newline between several objects was lost (seen in Claude Code 2.1 and Codex), or the line has bytes that are not
+    The newline between several objects was lost (seen in Claude Code 2.1 and Codex), or the line has bytes that are not
     UTF-8, control characters or half surrogates.
     """
     text = raw.decode("utf-8", "surrogateescape")

@@ -30,7 +30,7 @@ Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
 class Proof(StrEnum):
-    """The evidence in a call's result about the work: mostly none. `FAILED` is a failed test run or commit."""
+    """The evidence of work in a call's result; most results have none. `FAILED` is a failed test run or commit."""
 
     NOTHING = ""
     COMMITTED = "committed"
@@ -44,8 +44,8 @@ class ToolCall:
 
     `action` describes it in one line ("edit src/a.py", "run pytest -q"), and is empty if that would tell nothing.
     `ours` marks a question to smart-fork. `edits` and `reads` are files as the call names them. `lines` has the joined
-    hashes of the lines added to each of `edits` (see `noting`). In `places`, outside the session's first directory, its
-    commands do more than look.
+    hashes of the lines added to each of `edits` (see `line_hashes`). `places` are the paths outside the session's first
+    directory where its commands change something.
     """
 
     id: str
@@ -62,9 +62,9 @@ class ToolCall:
 class ToolResult:
     """The result of a tool call, without its output.
 
-    `note` is an exit status or the first line of an error. `errors` are the joined hashes (see `noting`) of its error
-    lines, also those of successful tests and commits. `words` are a person's answer, or reason to refuse the call.
-    `commit` is the subject of the last commit that the call made.
+    `note` is an exit status or the first line of an error. `errors` are the joined hashes (see `line_hashes`) of its
+    error lines, also those of successful tests and commits. `words` are a person's answer, or reason to refuse the
+    call. `commit` is the subject of the last commit that the call made.
     """
 
     tool_use_id: str
@@ -77,9 +77,9 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """Number of characters that the model receives of a record: all, or with results shortened (`short`).
+    """The number of characters of a record that the model receives: all, or with results shortened (`short`).
 
-    `sums_up` is True for a compaction.
+    `sums_up` is True for the summary of a compaction (the agent's shortening of its context).
     """
 
     characters: int = 0
@@ -128,12 +128,12 @@ class Turn:
 
     @property
     def message(self) -> str:
-        """Return the id of the model's message, which may have several records; empty if unknown."""
+        """Return the id of the model's message to which this record belongs; empty if unknown."""
         return "" if self.group in (self.ITEM, self.EVENT) else self.group
 
     @property
     def speaks(self) -> bool:
-        """Return True if the turn has text or calls. Traces of the agent's own commands have neither."""
+        """Return True if the turn has text, calls or results, and is not the system's, such as a trace of a command."""
         return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
 
     @property
@@ -143,13 +143,13 @@ class Turn:
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """Return as turns what is said here: a message of the turn itself, and a person's answer in its results."""
+        """Return the messages in this turn, each as a turn: its own text, and a person's answer in its tool results."""
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
     @property
     def sums_up(self) -> bool:
-        """Return True for the summary of a compaction. No other system turn has a count of tokens."""
+        """Return True for the summary of a compaction, the only kind of system turn with a count of tokens."""
         return self.role == "system" and self.loaded > 0
 
 
@@ -309,7 +309,7 @@ class Session:
 
     @property
     def beginnings(self) -> tuple[str, ...]:
-        """Return the ids of the turns with which a fork of this session may begin. They prove that it is a fork.
+        """Return the ids of turns with which forks of this session may begin. They show that a session is its fork.
 
         A fork begins with the turns that the agent loads. Several prompts before an answer may have become one. Ids
         that many sessions share are dropped: numbers, and the id of an agent's own first message.
@@ -343,7 +343,7 @@ class Session:
         return self.interrupted or not done
 
     def branch_points(self) -> tuple[int, ...]:
-        """Return the indexes of the turns after which the session can be forked: final answers, when no call waits."""
+        """Return the indexes of the turns after which the session can be forked: final answers, while no call waits."""
         following = dict(pairwise(i for i, turn in enumerate(self.turns) if turn.speaks))
         return tuple(
             index
@@ -371,9 +371,9 @@ class Session:
     def ends(self) -> tuple[int | None, ...]:
         """Return for each turn the last turn of its exchange (a prompt with its answer) after which one can fork.
 
-        For the last exchange, this is `None`: a fork there has the whole session. Before a compaction (the agent's
-        shortening of its context), it is the last complete pair (see `pairs`): later turns have lost the turn from
-        their context.
+        For the last exchange, this is `None`: a fork there has the whole session. For a turn before a compaction (the
+        agent's shortening of its context), it is at most the last complete pair (see `pairs`) before it: later turns no
+        longer have the turn in their context.
         """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]
@@ -410,7 +410,7 @@ class UsedTool(NamedTuple):
 class GivenBack(NamedTuple):
     """The result of a tool call as the log has it. The output of a shell begins with the exit status.
 
-    `patch` is the changes of an edit as a unified diff.
+    `patch` has the changes of an edit as a unified diff.
     """
 
     id: str

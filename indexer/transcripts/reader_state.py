@@ -63,7 +63,7 @@ class Warm:
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
     def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:
-        """Store the `batches` of turns in the state `packed`, in place of earlier batches of the log."""
+        """Cache the `batches` of turns that the state `packed` contains, in place of the log's earlier batches."""
         if not batches:
             return
         first = id(batches[0].turns[0])
@@ -105,7 +105,7 @@ _warm = Warm()
 
 
 def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
-    """Return a reader's state as compressed bytes: `facts` (JSON values), `names` without secrets, masked `turns`.
+    """Return a reader's state as compressed bytes: `facts` (JSON values), `names` without secrets, and masked `turns`.
 
     A fact with a secret, such as the name of a directory, cannot be masked. Return b"" then, so that the log is read
     from its start each time.

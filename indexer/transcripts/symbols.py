@@ -1,7 +1,8 @@
-"""Names of code in the inputs and outputs of tools. A search can find a session by such a name alone.
+"""Names in program code (of functions, types and constants) that a session's tool inputs and outputs mention.
 
-Tool output itself is never indexed. A name such as ``getUserById`` or ``MAX_RETRY_COUNT`` takes a few bytes. A part of
-a secret may look like a name, so each new name must also be visible in the masked lines around it.
+A search can find a session by such a name alone. Tool output itself is never indexed, but a name such as
+``getUserById`` or ``MAX_RETRY_COUNT`` takes a few bytes. A part of a secret may look like a name, so each new name must
+also be visible in the masked lines around it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _MAX_SHOWN = 200_000
 
 
 class Symbols:
-    """A collector of names of code: those in the added texts, each once, in the order of their first appearance."""
+    """A collector of names of code, such as ``getUserById``, in the added texts: each once, in order of appearance."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: dict[str, None] = dict.fromkeys(known)
@@ -94,7 +95,7 @@ class Symbols:
                     waiting += reversed(parts)
 
     def add_codes(self, lines: Iterable[str]) -> None:
-        """Add the error codes (E0308, ENOENT, HTTP 418, SQLSTATE 42P01) in `lines`, error lines of an output."""
+        """Add error codes (E0308, ENOENT, HTTP 418, SQLSTATE 42P01) in `lines`, the error lines of an output."""
         for line in lines:
             found = [one for one in _CODE.findall(line) if one not in self._known]
             if found and len(self._known) + len(found) <= MAX_SYMBOLS:
@@ -125,7 +126,7 @@ class Symbols:
 
     @classmethod
     def forget_shown(cls) -> None:
-        """Clear the cache of names that are no part of a secret, so that removed text is not left in memory."""
+        """Clear the cache of names that masking does not hide, so that removed text is not left in memory."""
         _shown.clear()
 
 

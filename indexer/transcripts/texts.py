@@ -80,7 +80,7 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return the question in a long prompt, without pasted text before or behind it; the prompt if this is unclear."""
+    """Return the question in a long prompt, without pasted text before or behind it; all of the prompt if unclear."""
     if len(prompt) <= _PROMPT_CHARACTERS:
         return prompt
     lines = [line for line in prompt[:_PROMPT_CHARACTERS].splitlines()[:_MAX_END_LINES] if line.strip()]
@@ -120,7 +120,7 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns`, if its title is vague: the subject of its last commit, or a prompt."""
+    """Return what a session did in `turns` (the last commit's subject, or a prompt) if its title is vague, else ""."""
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
     said = naming_work(title, chain(commits, islice(filter(None, prompts), _MAX_PROMPTS)))
@@ -144,7 +144,7 @@ def names_work(title: str) -> bool:
 
 
 def last_names(names: Iterable[str], name: str) -> list[str]:
-    """Return the newest names of a session: `names`, then `name`. A name that is too long is not added."""
+    """Return the newest names of a session: `names`, then `name`. A `name` that is too long is not added."""
     fits = [name] if len(name) <= _MAX_NAME_CHARACTERS else []
     return [*(one for one in names if one != name), *fits][-MAX_OTHER_NAMES:]
 
