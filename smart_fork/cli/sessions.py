@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.request_fields import takes
 from smart_fork.cli.command_table import command_module
 from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
-from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over, write
+from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, printed_as_json, say, say_passed_over, write
 from smart_fork.cli.result_list import print_deleted_prompts
 from smart_fork.cli.session_ids import short
-from smart_fork.display_text import minute
+from smart_fork.display_text import ago, minute, tokens_about
 from smart_fork.errors import Usage
 from smart_fork.finding.request import RecentRequest
 from smart_fork.finding.results import place_mark
 from smart_fork.finding.team_sessions import conversation_of
-
-if TYPE_CHECKING:
-    pass
-
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from smart_fork.agents import AGENTS
-from smart_fork.cli.output import Plain, cut_to, one_line
-from smart_fork.display_text import ago, tokens_about
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -211,7 +202,7 @@ def _label(one: Relative, *, marked: bool, agent: str = "") -> Plain:
         after = f"forked after message {at.message}: "
         lines.append(f'{after}"{cut_to(at.text, room - len(after))}"')
     if one.merged_from:
-        lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
+        lines.append(f"merged with {', '.join(map(short, one.merged_from))}")
     if made := one.commits:
         named = ", ".join(commit.commit[:8] for commit in made.commits[:COMMITS])
         more = f" and {left} more" if (left := made.count - COMMITS) > 0 else ""

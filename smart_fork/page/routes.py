@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -32,10 +31,6 @@ from smart_fork.page.session_page import session_routes
 from smart_fork.page.sign_in import CODE_SECONDS, SignIn
 from smart_fork.page.worker_board import WorkerBoard
 from smart_fork.page.worker_page import LIVE, WorkerViews
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Addresses that need no token: the one for sign-in codes, and the static files.
 WAY_IN = "/open"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable
 from smart_fork.sharing import canonical
@@ -16,10 +15,6 @@ from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.segments import unpack
-
-if TYPE_CHECKING:
-    pass
-
 
 #: The most tries to download a session that changes meanwhile.
 _DOWNLOAD_TRIES = 3

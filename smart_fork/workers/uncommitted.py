@@ -238,9 +238,6 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
     return Submodule(name, head or commit, folder=True, changed=changed)
 
 
-# A file that differs.
-
-
 @value
 class FileChange(Value):
     """A changed file, with its numbers of added and removed lines; `None` for a binary file."""

@@ -199,7 +199,7 @@ class Traffic:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         counts = scope["type"] == "http" and scope["path"] not in self._passing
-        # What a client of MCP keeps open to be on_ready something.
+        # What a client of MCP keeps open to be told something.
         stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
         self._streams += stream
         self._requests += counts and not stream
@@ -238,7 +238,7 @@ def serve(
         instance.shorten_log(private_dir(state / "logs") / "service-crash.log")
         if not instance.note_start(state):
             return  # with 0: launchd starts again what ends with anything else
-        # While it is not up yet it ends immediately when it is on_ready to, and that is no failure.
+        # While it is not up yet it ends immediately when it is told to, and that is no failure.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         token()
         log_to_file()

@@ -335,7 +335,3 @@ def _existing_branch(
         return Pushed(session=session_info(row), created=False, up_to_date=True)
     head = canonical.digest_of_state(row["head_digest"])
     raise Conflict("Another session has that id.", count=row["record_count"], digest=head)
-
-
-def _size(places: list[SegmentPlace]) -> int:
-    return sum(place.raw_bytes for place in places)
