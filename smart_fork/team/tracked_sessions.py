@@ -20,8 +20,6 @@ from smart_fork.team.project import TeamProject
 from smart_fork.team.wire import SessionInfo, SessionRead
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.tracking import Tracked
-if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import WrittenLog
     from smart_fork.sharing.tracking import Tracked
 
