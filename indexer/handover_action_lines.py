@@ -117,8 +117,7 @@ def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
     """Return the tool results of a turn, including those of another agent in the text of a handed-over session."""
-    told = (result for _, result in _told(turn) if result)
-    return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
+    return (*turn.tool_results, *(one for _, one in _told(turn) if one)) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:

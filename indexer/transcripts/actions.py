@@ -239,6 +239,7 @@ _GIT_WORKS = {
     "add", "am", "apply", "checkout", "cherry-pick", "clean", "commit", "init", "merge", "mv", "pull", "push", "rebase",
     "reset", "restore", "revert", "rm", "stash", "submodule", "switch", "tag", "worktree",
 }  # fmt: skip
+_OUTPUT_FILE = re.compile(r"1?>>?[^&]*$")
 _NO_PATH = re.compile(r"[*?$`{}~<>|]")
 _MAX_PLACES = 8
 
@@ -260,7 +261,7 @@ def _places(line: str, here: str) -> Iterator[str]:
             continue
         words = [part for word in given for part in (word.split("=", 1) if word[:2] == "--" else (word,))]
         yield from (_joined(here, word[word.rindex(">") + 1 :] or after) for word, after in pairwise([*given, ""])
-                    if re.match(r"1?>>?[^&]*$", word))  # fmt: skip
+                    if _OUTPUT_FILE.match(word))  # fmt: skip
         if not _works((program, *given)):
             continue
         there = next((_joined(here, into) for option, into in pairwise(words) if option in _INTO), here)

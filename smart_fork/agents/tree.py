@@ -232,6 +232,7 @@ class Tree(LineFold):
     ) -> None:  # fmt: skip
         super().__init__(path, kept, keep_raw=keep_raw)
         self._of_subagent, self._twins = of_subagent, twins
+        self._stem = path.stem
         self._place: tuple[object, ...] = ()
         self._moment = ""
 
@@ -427,11 +428,10 @@ class Tree(LineFold):
         Agents keep writing where a session began, even if its directory changes. A fork's records all state its own.
         """
         first: str = next(iter(self.facts.get("cwds", ())), "")
-        return self.own_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
+        return self.own_id() != self._stem or (first != "" and self.folder_for(first) != self.folder())
 
     def own_id(self) -> str:
-        stem = self.path.stem
-        return stem if len(stem) >= ID_CHARACTERS else str(self.facts.get("first_session_id", stem))
+        return self._stem if len(self._stem) >= ID_CHARACTERS else str(self.facts.get("first_session_id", self._stem))
 
     def directory(self) -> tuple[str, Inferred]:
         """Return the session's directory, and the source that it was inferred from.

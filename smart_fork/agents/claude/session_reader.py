@@ -173,8 +173,8 @@ class ClaudeTree(Tree):
 
     def _is_own(self, record: Record) -> bool:
         """Return True unless the record names another session: a copied log also has its original's records."""
-        named, stem = record.get("sessionId"), self.path.stem
-        return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
+        named = record.get("sessionId")
+        return not isinstance(named, str) or len(self._stem) < ID_CHARACTERS or named == self._stem
 
     @property
     def begun(self) -> bool:
@@ -183,8 +183,8 @@ class ClaudeTree(Tree):
 
     def is_copied(self, record: Record) -> bool:
         """Return True if a record is a copy: it names its original or another session, or is older than this log."""
-        begun, moment = self.facts.get("begun", ""), utc(record.get("timestamp"))
-        return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
+        begun = self.facts.get("begun", "")
+        return super().is_copied(record) or not self._is_own(record) or "" < self._moment < begun
 
     def feed(self, line: Line) -> None:
         record = line.record
