@@ -104,7 +104,7 @@ def parse_handover(text: str) -> HandoverText:
 
 
 def is_broken_off(turn: Turn) -> bool:
-    """Return True if a turn of a handed-over session says that the other agent has not finished its work."""
+    """Return True if a turn of a handed-over session says that the agent before had not finished its work."""
     if turn.role != "assistant":
         return False
     return turn.text == UNANSWERED or (DONE in turn.text and bool(parse_handover(turn.text).done))

@@ -66,7 +66,7 @@ class Report(Value):
 
 
 def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile]:
-    """Return the logs that are new, changed or without an export, newest first. Each log costs one `stat`.
+    """Return the logs that are new, changed or without their Markdown export, newest first. Each costs one `stat`.
 
     Deleted logs are removed from the index. A log that is merely outside the homes of `adapters` is not deleted.
     """

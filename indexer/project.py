@@ -256,7 +256,7 @@ class Project:
 
     @staticmethod
     def head_of(key: str) -> str:
-        """Return the commit that `begun_at` has put into a project's key; empty for other keys."""
+        """Return the commit in the key of a project that is known by a commit only; empty for other keys."""
         return key.removeprefix(_HEAD_PREFIX).partition(" ")[0] if key.startswith(_HEAD_PREFIX) else ""
 
     def with_guest_key(self) -> Project:

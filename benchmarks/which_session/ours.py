@@ -79,7 +79,7 @@ class SmartFork:
         from indexer.safe_files import index_db, private_dir, state_home
         from indexer.store.sqlite import Store
         from smart_fork.agents.log_readers import READERS
-        from smart_fork.finding.commits import note_commits
+        from smart_fork.finding.session_commits import note_commits
 
         started = time.perf_counter()
         private_dir(state_home())

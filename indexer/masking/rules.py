@@ -49,12 +49,12 @@ def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def begun(text: str, position: int, most: int) -> int:
-    """Return the start of the line at `position`, but at most `most` characters before it."""
+    """Return the position where the line around `position` begins, or `most` characters before `position`."""
     return max(text.rfind("\n", max(0, position - most), position) + 1, position - most, 0)
 
 
 def ended(text: str, position: int, most: int) -> int:
-    """Return the end of the line at `position`, but at most `most` characters behind it."""
+    """Return the position where the line around `position` ends, or `most` characters after `position`."""
     end = text.find("\n", position, position + most)
     return end if end >= 0 else position + most
 

@@ -321,10 +321,10 @@ class Session:
         return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 
     def cache(self, end: int | None = None) -> Cache:
-        """Return what the log says about the provider's cache of the session, or of its turns up to `end`.
+        """Return how long and since when the provider caches the session, or its turns up to `end`, as the log tells.
 
-        Its last use is the time of the turn before the last answer, when the request was sent. With a gap in the log,
-        the cache is unknown: later requests may begin with other turns than the requests of a fork.
+        The last use is the time of the turn before the last answer, when the request was sent. If turns are missing in
+        the log, the cache is unknown: the provider has cached turns that a fork of this log would not send.
         """
         if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
             return Cache()

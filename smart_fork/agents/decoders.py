@@ -246,7 +246,7 @@ def patch_shown(display: object) -> str:
 
 
 def in_paragraphs(texts: Iterable[object]) -> str:
-    """Return the texts as paragraphs, each without surrounding whitespace. Values that are no text are skipped."""
+    """Join texts, each without surrounding whitespace, by empty lines. Values that are no text are skipped."""
     return "\n\n".join(said for text in texts if isinstance(text, str) and (said := text.strip()))
 
 

@@ -185,7 +185,10 @@ class Converter(Codec):
         return self._changed(record, _from_marks(place), _signs(None)) | own
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without its `taken` fields, and with `change` applied to its texts if one may have a path."""
+        """Return a record without the fields in `self.taken`, and with all its texts changed by `change`.
+
+        Texts are changed only if the record contains one of `signs`: without them, no text has a path.
+        """
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
         if _names(kept | dict.fromkeys(where, ""), signs):

@@ -41,7 +41,7 @@ class FieldInput:
 
     @classmethod
     def of(cls, one: Field[Any]) -> FieldInput | None:
-        """Return the texts and types with which a dataclass field is entered; `None` if callers cannot enter it."""
+        """Return how commands and tools ask for a field of a request; `None` if they do not ask for it."""
         given: FieldInput | None = one.metadata.get("said")
         return given if given is None or given.key or not given.described else replace(given, key=one.name)
 

@@ -75,9 +75,9 @@ def session_references(given: Any) -> Any:
         return [session_references(one) for one in given] if given else given
     if _ID.fullmatch(given):
         return given
-    from smart_fork.cli import last_answer  # most know the id
+    from smart_fork.cli import listed_sessions  # most know the id
 
-    return last_answer.reference_of(given)
+    return listed_sessions.reference_of(given)
 
 
 class _CheckedParameters:

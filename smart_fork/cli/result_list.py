@@ -114,7 +114,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
         for part in wrapped(f"Cannot be forked ({ranks}): {warning}", 0):
             out.print(plain(part, "yellow"))
     if sys.stdout.isatty() or sys.stderr.isatty():
-        from smart_fork.cli.last_answer import remember
+        from smart_fork.cli.listed_sessions import remember
 
         remember(shown)
 

@@ -145,7 +145,7 @@ def conversation(
     read = reading.conversation(session, notice=notice, resolved=resolved, owner=author)
     if reading.at is not None:
         return read
-    from smart_fork.finding.commits import commits_made
+    from smart_fork.finding.session_commits import commits_made
 
     made = commits_made([(session.agent, session.session_id)], session.cwd).get(session.session_id)
     parent, edited = _parent_and_edited_files(session)

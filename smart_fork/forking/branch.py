@@ -41,12 +41,12 @@ from smart_fork.forking.copies import SessionCopy, write_copy
 from smart_fork.forking.fork_content import answering, chosen, gathered, hand_over_to
 from smart_fork.forking.fork_points import ForkPoint, branch_point, last_branch_point, message_at
 from smart_fork.forking.handover import Handover, beyond, write_handover
-from smart_fork.forking.preconditions import place_of_work
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.results import Branched, Forked, NamedSession
 from smart_fork.forking.session_use import IN_PROGRESS, SessionUse, is_unfinished
 from smart_fork.forking.source_sessions import is_others, refuse_without_log, with_temporary_log
 from smart_fork.forking.start import resume_written
+from smart_fork.forking.worker_preconditions import place_of_work
 from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine

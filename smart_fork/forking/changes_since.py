@@ -109,7 +109,7 @@ class ChangesSince:
 def find_changes(
     folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
 ) -> ChangesSince | None:
-    """Return a repository's certain changes since the state `then`, in the checkout of `folder`; `None` if none.
+    """Return what surely changed since the state `then` in the checkout of `folder`; `None` if no change is sure.
 
     With `committed`, compare only with the checked-out commit, and ignore uncommitted changes.
     """

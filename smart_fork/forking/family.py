@@ -214,7 +214,10 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Return the logs of the set `alive` that share the longest beginning with `kin`, and its message count."""
+        """Return which logs of `alive` share most messages with `kin` from its start on, and how many they share.
+
+        Sets of logs are numbers with a bit for each log.
+        """
         shared = 0
         for message in kin.messages:
             left = alive & (self._has.get(message.id, 0) | self._has.get(message.message_id, 0))

@@ -49,7 +49,7 @@ def branch_point(session: Session, at: str) -> int:
     would lack `at`. If the exchange was never finished, it is the turn of `at` itself, if a copy can continue there.
 
     Raises:
-        ForkRefused: no active message has the id `at`, or the agent never finished its exchange.
+        ForkRefused: no active message has the id `at`, or no copy can continue there.
     """
     start = next((index for index, turn in enumerate(session.turns) if turn.id == at), None)
     if start is None:

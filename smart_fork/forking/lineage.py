@@ -19,10 +19,10 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import FamilyLog
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import session_lookup
-from smart_fork.finding.commits import commits_made
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.results import title as shown_title
+from smart_fork.finding.session_commits import commits_made
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.family import KnownRelations, known_relations, parents, relatives

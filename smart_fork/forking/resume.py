@@ -18,9 +18,9 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import session_lookup
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.forking.preconditions import directory
 from smart_fork.forking.session_use import AlreadyRuns, SessionUse
 from smart_fork.forking.source_sessions import refuse_borrowed
+from smart_fork.forking.worker_preconditions import directory
 from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import is_alive

@@ -28,12 +28,12 @@ from smart_fork.finding import session_lookup
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import Fork
-from smart_fork.forking.preconditions import directory
 from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.resume import check_free, newest_session
 from smart_fork.forking.source_sessions import refuse_borrowed
 from smart_fork.forking.start import PreparedWorker, prepare
+from smart_fork.forking.worker_preconditions import directory
 from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.terminals import choose_place

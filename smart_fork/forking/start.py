@@ -31,15 +31,15 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.display_text import plain_name
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking import preconditions
+from smart_fork.forking import worker_preconditions
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.copies import write_branch
 from smart_fork.forking.fork_content import ForkContent
 from smart_fork.forking.handover import write_handover
 from smart_fork.forking.handover_text import delete_leftover_logs
-from smart_fork.forking.preconditions import Provisions, directory, place_of_work, provisions
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.source_sessions import is_others
+from smart_fork.forking.worker_preconditions import Provisions, directory, place_of_work, provisions
 from smart_fork.forking.worker_spec import WorkerSpec, preceded
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
@@ -160,7 +160,7 @@ def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
 
 
 def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedWorker:
-    preconditions.check_handed_over(spec)
+    worker_preconditions.check_handed_over(spec)
     Usage.refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, machine)
     if place.agent not in (None, spec.agent):
@@ -181,15 +181,15 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedW
         has_tools=AGENTS.starter_of(spec.agent).waits and AGENTS.registration_of(spec.agent).starts(),
         options=spec.options,
     )  # fmt: skip
-    preconditions.check_permissions(request)
+    worker_preconditions.check_permissions(request)
     for one in () if dry_run else known:
         provenance.refuse_pending_withdrawal(one.session_id)
     prepared = PreparedWorker(spec, machine, request, place, note=note)
-    preconditions.check_delivery(prepared.plan(), place)
+    worker_preconditions.check_delivery(prepared.plan(), place)
     # Refuses a limit that is not a number; whether the limit is reached is checked when the worker starts.
-    preconditions.admission(request, machine, counts=not place.replaces)
+    worker_preconditions.admission(request, machine, counts=not place.replaces)
     if spec.form == "resume":
-        preconditions.check_resumable(spec, request)
+        worker_preconditions.check_resumable(spec, request)
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
         options = spec.options
@@ -222,7 +222,7 @@ def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
         permission_mode=WorkerRecord.UNASKED if request.skip_permissions else asked,
         maker=os.getpid(),
         now=machine.clock.now(),
-        admit=preconditions.admission(request, machine, counts=not prepared.place.replaces),
+        admit=worker_preconditions.admission(request, machine, counts=not prepared.place.replaces),
     )
     attempt.otherwise(lambda: attempt.registry.set_state(worker.id, "failed"))
     return worker

@@ -26,11 +26,11 @@ from smart_fork.excise.answer import CutRequest, Excised, RolledBack
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
 from smart_fork.finding import session_lookup, session_notes
-from smart_fork.finding.commits import commits_made
 from smart_fork.finding.fork_suitability import cache_in_words, shared_until
 from smart_fork.finding.hit import ResumedPart
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, resumed_part, title
+from smart_fork.finding.session_commits import commits_made
 from smart_fork.finding.session_lookup import Located
 from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.finding.session_place import WorkDirectory

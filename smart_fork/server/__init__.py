@@ -23,8 +23,8 @@ from indexer.environment import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.display_text import shown
 from smart_fork.server import session_tools, worker_tools
+from smart_fork.server.mcp_tasks import Tasks
 from smart_fork.server.stdio import Begun, Stdio
-from smart_fork.server.tasks import Tasks
 from smart_fork.server.tool_construction import strict
 from smart_fork.system.processes import Processes
 from smart_fork.system.standard_error import nonblocking_stderr

@@ -34,7 +34,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.display_text import Stage
 from smart_fork.errors import SmartForkError
-from smart_fork.server import tasks
+from smart_fork.server import mcp_tasks
 from smart_fork.system import call_context
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ reporter = _reporter.get
 
 
 async def _report(
-    context: Context[Any, Any], task: tasks.McpTask | None, number: float, total: float, words: str
+    context: Context[Any, Any], task: mcp_tasks.McpTask | None, number: float, total: float, words: str
 ) -> None:
     if task is not None:
         task.words = words
@@ -323,7 +323,7 @@ async def _report(
 
 async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
     """Wait for a tool call's `work` and return its result, with progress notifications meanwhile."""
-    before = _reporter.set(Reporter(partial(_report, context, tasks.current.get())))
+    before = _reporter.set(Reporter(partial(_report, context, mcp_tasks.current.get())))
     beat = asyncio.ensure_future(reporter().beat())
     try:
         return await work

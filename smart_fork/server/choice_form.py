@@ -21,7 +21,7 @@ from smart_fork.display_text import minute, printable
 from smart_fork.errors import NotFound
 from smart_fork.finding.hit import Hit
 from smart_fork.forking.request import AnswerPending
-from smart_fork.server import tasks
+from smart_fork.server import mcp_tasks
 from smart_fork.server.calls import roots_question
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
 
 
 def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
-    if (given := (ctx.input_responses or {}).get(FIELD)) is None and (task := tasks.current.get()) is not None:
+    if (given := (ctx.input_responses or {}).get(FIELD)) is None and (task := mcp_tasks.current.get()) is not None:
         given = anyio.from_thread.run(task.ask, FIELD, request)
     if given is None:
         raise Unanswered(InputRequiredResult(input_requests={FIELD: request, **roots_question(ctx)}))

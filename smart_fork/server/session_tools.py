@@ -37,7 +37,7 @@ from smart_fork.forking.lineage import lineage
 from smart_fork.forking.request import BranchRequest, BudgetOptions, ForkRequest, SessionChoice
 from smart_fork.forking.results import Branched, Family
 from smart_fork.forking.search_and_fork import find_and_fork
-from smart_fork.server import tasks
+from smart_fork.server import mcp_tasks
 from smart_fork.server.calls import ToolCaller, progress_callback, project_for, sent_arguments
 from smart_fork.server.choice_form import Unanswered, choice_form
 from smart_fork.server.tool_construction import brief as briefly
@@ -186,7 +186,7 @@ class SessionTools:
                 given = self._embedder or default_embedder.configured_embedder(background=True)
                 self._shared = given if isinstance(given, SharedEmbedder) else SharedEmbedder(given, MODEL_SECONDS)
         self._shared.start()  # it is ready when the logs have been read
-        seconds = 0.0 if tasks.current.get() is None else INDEX_SECONDS
+        seconds = 0.0 if mcp_tasks.current.get() is None else INDEX_SECONDS
         return open_library(path, progress_callback(), self._shared, seconds, **how)
 
     def _answered(

@@ -21,7 +21,7 @@ from smart_fork.finding.request import current_project
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.forking.results import NotSpawned, Spawned
 from smart_fork.forking.spawn import spawn
-from smart_fork.server import tasks
+from smart_fork.server import mcp_tasks
 from smart_fork.server.calls import BEAT_SECONDS, ToolCaller, in_thread, project_for, reporter
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
@@ -159,7 +159,7 @@ def close_workers(
 
 
 def _telling(ctx: Context[Any, Any], seconds: float) -> Told:
-    request, task, told_of = ctx.request_context.request, tasks.current.get(), reporter()
+    request, task, told_of = ctx.request_context.request, mcp_tasks.current.get(), reporter()
     last: tuple[int, float] = (-1, -BEAT_SECONDS)
 
     def told(done: int, of: int, passed: float) -> None:

@@ -45,10 +45,10 @@ BranchVerb = Literal["branch", "fork"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamBranchRequest:
-    """A request for a branch or a fork with the first `at` messages of a session; `None` means all.
+    """A request for a new session with the first `at` messages (`None`: all) of a shared one.
 
-    With `pull`, the new session is written on this machine. With `local`, it is not created on the server until it is
-    pushed.
+    It is called a branch if the shared session is the user's own, else a fork. With `pull`, it is also written on this
+    machine; with `local`, it is on this machine only, until it is pushed.
     """
 
     description: wire.SessionChange

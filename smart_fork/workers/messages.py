@@ -29,8 +29,8 @@ from smart_fork.agents.request_fields import Options
 from smart_fork.agents.screen import Question
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
-from smart_fork.forking.preconditions import provisions
 from smart_fork.forking.session_use import SessionUse
+from smart_fork.forking.worker_preconditions import provisions
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Observation, WorkerReader

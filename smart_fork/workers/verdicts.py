@@ -12,9 +12,9 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding import session_lookup, session_notes
-from smart_fork.finding.commits import works_of
 from smart_fork.finding.git import Repository
 from smart_fork.finding.index_access import opened as index
+from smart_fork.finding.session_commits import works_of
 from smart_fork.finding.session_notes import SessionNotes
 from smart_fork.forking.lineage import lineage
 from smart_fork.system.processes import Processes

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import ConfigDict
 
-from smart_fork.server.tasks import TaskParams
+from smart_fork.server.mcp_tasks import TaskParams
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import WordsModel, World
 

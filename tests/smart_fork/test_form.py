@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.forking.preconditions import NotLoggedIn, Provisions
+from smart_fork.forking.worker_preconditions import NotLoggedIn, Provisions
 from tests.smart_fork.mcp_client import Person, choices
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World

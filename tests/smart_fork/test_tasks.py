@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.extension import ClientExtension
 from mcp.shared.exceptions import MCPError
 
-from smart_fork.server.tasks import TaskParams
+from smart_fork.server.mcp_tasks import TaskParams
 from smart_fork.system import call_context
 from smart_fork.system.call_context import Cancelled, refuse_cancelled
 from smart_fork.workers.registry import Registry
@@ -26,7 +26,7 @@ SECONDS = 60
 @pytest.fixture
 def at_once(monkeypatch):
     """Make every call a task."""
-    monkeypatch.setattr("smart_fork.server.tasks.DIRECT_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.mcp_tasks.DIRECT_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

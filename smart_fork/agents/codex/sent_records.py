@@ -32,9 +32,9 @@ _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "co
 
 
 class SeenRecord(NamedTuple):
-    """A line of a rollout (Codex's log): its turn, and the texts that connect lines which repeat others.
+    """A line of a rollout (Codex's log): its turn, and texts that connect it with lines of the same message.
 
-    `begins` is the beginning of the line's own message, `repeats` the beginning of the message that the line repeats.
+    `begins` is the beginning of the line's own message, `repeats` that of the message which another line has, too.
     """
 
     turn: TranscriptTurn

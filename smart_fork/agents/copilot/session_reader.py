@@ -177,7 +177,7 @@ class CopilotTree(FolderlessTree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return True if the type of an event is known. Types that begin with ``model.`` belong to a compaction."""
+        """Return True if the type of an event is known. All types that begin with ``model.`` are (of a compaction)."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:

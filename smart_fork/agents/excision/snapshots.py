@@ -130,7 +130,7 @@ def discard(identities: Sequence[str]) -> list[Snapshot]:
 
 
 def snapshots(session_id: str = "") -> list[Snapshot]:
-    """Return the snapshots, of one session or of all, newest first."""
+    """Return the snapshots (copies from before a cut) of one session or of all, newest first."""
     below = _plain(session_id) if session_id else "*"
     found = [path for path in root().glob(f"{below}/*{_SUFFIX}") if _NAME.fullmatch(path.name.removesuffix(_SUFFIX))]
     return [_snapshot(path) for path in sorted(found, key=lambda path: path.name, reverse=True)]

@@ -18,9 +18,9 @@ from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import Store
 from smart_fork.errors import SmartForkError
 from smart_fork.finding import project_places
-from smart_fork.finding.commits import note_commits
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import configured_engine
+from smart_fork.finding.session_commits import note_commits
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.excision import snapshots
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.after_indexing import Renewal
-from smart_fork.cli.service.guard import MAX_BODY, WITH, Doors, Guard, Key
+from smart_fork.cli.service.request_guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.cli.service.token import Token
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure

@@ -95,7 +95,7 @@ def copies() -> dict[str, SyncedCopy]:
 
 
 def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
-    """Note that a session of this machine is a copy of a remote session; with `None`, delete the note."""
+    """Store that a session of this machine is the copy `copy` of a remote session; with `None`, delete this."""
     state_db.keep(_COPY + session_id, copy and asdict(copy))
 
 

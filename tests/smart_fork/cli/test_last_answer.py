@@ -7,7 +7,7 @@ import json
 import pytest
 
 from indexer import state_db
-from smart_fork.cli import last_answer, quick_answers
+from smart_fork.cli import listed_sessions, quick_answers
 from tests.smart_fork.answers import a_hit
 from tests.smart_fork.cli.test_fan_out import DONE, RETRY, forked, two  # noqa: F401 - fixtures
 
@@ -18,7 +18,7 @@ TERMINAL = "/dev/pts/7"
 def terminal(monkeypatch, shop):
     """Return a function that goes to a project at a terminal, or at another terminal."""
     names = [TERMINAL]
-    monkeypatch.setattr(last_answer, "_terminal", lambda: names[-1])
+    monkeypatch.setattr(listed_sessions, "_terminal", lambda: names[-1])
     monkeypatch.chdir(shop)
     return names
 
@@ -35,7 +35,7 @@ def test_words_are_words_and_options_may_stand_behind_them(run, world, shop):
 
 def test_a_number_is_a_result_of_the_last_answer_wherever_an_id_is_taken(run, world, shop, two, terminal):  # noqa: F811
     best = json.loads(run("find", RETRY, "--json").out)["results"][0]["session_id"]
-    last_answer.remember([a_hit(session_id=best)])
+    listed_sessions.remember([a_hit(session_id=best)])
 
     assert best == json.loads(run("show", "1", "--json").out)["session_id"]
     assert best == json.loads(run("lineage", "1", "--json").out)["session_id"]
@@ -44,7 +44,7 @@ def test_a_number_is_a_result_of_the_last_answer_wherever_an_id_is_taken(run, wo
 
 
 def test_a_number_before_a_prompt_forks_that_result(run, two, forked, terminal):  # noqa: F811
-    last_answer.remember([a_hit(session_id=two[0]), a_hit(session_id=two[1], rank=2, agent_type="codex")])
+    listed_sessions.remember([a_hit(session_id=two[0]), a_hit(session_id=two[1], rank=2, agent_type="codex")])
 
     run("fork", "2", "1", "draw", "it", "--in", "process")
 
@@ -65,7 +65,7 @@ def test_a_number_before_a_prompt_forks_that_result(run, two, forked, terminal):
     ],
 )
 def test_an_answer_that_is_not_the_last_one_here_is_refused(run, forked, terminal, change, says):  # noqa: F811
-    last_answer.remember([a_hit()])
+    listed_sessions.remember([a_hit()])
     name = f"last answer {TERMINAL}"
     state_db.keep(name, state_db.fact(name) | change)
 
@@ -76,13 +76,13 @@ def test_an_answer_that_is_not_the_last_one_here_is_refused(run, forked, termina
 
 
 def test_each_terminal_has_its_own_answer_and_without_one_none_is_kept(run, two, terminal):  # noqa: F811
-    last_answer.remember([a_hit(session_id=two[0])])
+    listed_sessions.remember([a_hit(session_id=two[0])])
     assert 0 == run("show", "1").code
 
     for other in ("/dev/pts/8", ""):
         terminal.append(other)
         assert "There is no answer in this terminal" in run("show", "1").err
-    last_answer.remember([a_hit(session_id=two[0])])
+    listed_sessions.remember([a_hit(session_id=two[0])])
     assert "There is no answer in this terminal" in run("show", "1").err
 
 

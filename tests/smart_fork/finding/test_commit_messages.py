@@ -7,7 +7,7 @@ import re
 import pytest
 
 from indexer.safe_files import index_db
-from smart_fork.finding import commits
+from smart_fork.finding import session_commits
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, LATER, commit, git, wrote
 from tests.smart_fork.world import Did
@@ -61,9 +61,11 @@ def test_a_commit_of_others_says_nothing_about_a_session(world, shop, run, how):
 
 
 def test_each_commit_is_looked_at_once_and_new_ones_are_added(world, shop, run, monkeypatch):  # noqa: F811
-    session, looked_at, real = wrote(world, shop), list[str](), commits.committed
+    session, looked_at, real = wrote(world, shop), list[str](), session_commits.committed
     commit(shop, "upload.py", BODY, SAID)
-    monkeypatch.setattr(commits, "committed", lambda there, names: (looked_at.extend(names), real(there, names))[1])
+    monkeypatch.setattr(
+        session_commits, "committed", lambda there, names: (looked_at.extend(names), real(there, names))[1]
+    )
     for _ in range(2):
         run("index", "run")
     second = commit(shop, "other.py", "print('by hand')\n", "Other", at=LATER + 10)
@@ -152,7 +154,7 @@ def test_git_that_fails_keeps_no_index_run_from_ending(world, shop, run, monkeyp
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY, SAID)
     with monkeypatch.context() as patched:
-        patched.setattr(commits, "FIND_SECONDS", 0.0)
+        patched.setattr(session_commits, "FIND_SECONDS", 0.0)
         assert run("index", "run").code == 0
         assert [] == found(world, shop)
     run("index", "run")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from smart_fork import read
-from smart_fork.finding import commits
+from smart_fork.finding import session_commits
 from smart_fork.forking.lineage import lineage
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, FIRST, LATER, SLOWLY, ask, commit, git, wrote
@@ -213,8 +213,8 @@ def test_what_was_not_looked_at_is_said(world, shop, monkeypatch):
     name = commit(shop, "upload.py", BODY)
     commit(shop, "upload.py", BODY + "print(1)\n", at=LATER + 10)
     commit(shop, "upload.py", BODY + "print(2)\n", at=LATER + 20)
-    monkeypatch.setattr(commits, "MAX_COMMITS", 1)
-    monkeypatch.setattr(commits, "MAX_FILES", 0)
+    monkeypatch.setattr(session_commits, "MAX_COMMITS", 1)
+    monkeypatch.setattr(session_commits, "MAX_FILES", 0)
 
     told = made(world, shop, session)
 
@@ -226,7 +226,7 @@ def test_git_that_takes_too_long_is_said(world, shop, monkeypatch):
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY)
     made(world, shop, session)
-    monkeypatch.setattr(commits, "FIND_SECONDS", 0.0)
+    monkeypatch.setattr(session_commits, "FIND_SECONDS", 0.0)
 
     told = read(session).commits
 

@@ -19,11 +19,11 @@ from smart_fork.finding.results import fork_command
 from smart_fork.finding.session_place import WorkDirectory
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.preconditions import place_of_work
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare, start
+from smart_fork.forking.worker_preconditions import place_of_work
 from smart_fork.forking.worker_spec import WorkerSpec
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import FakeProcesses

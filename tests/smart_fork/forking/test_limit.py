@@ -11,8 +11,8 @@ import pytest
 from indexer.environment import WORKER_ID
 from smart_fork.agents.start_command import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.forking.preconditions import WorkerLimit, admission, limit
 from smart_fork.forking.session_use import AlreadyRuns
+from smart_fork.forking.worker_preconditions import WorkerLimit, admission, limit
 from smart_fork.system.processes import Machine
 from smart_fork.workers.liveness import STARTING_SECONDS
 from smart_fork.workers.registry import Registry, WorkerRecord

@@ -12,7 +12,7 @@ import pytest
 from indexer.environment import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.preconditions import NotLoggedIn, provisions
+from smart_fork.forking.worker_preconditions import NotLoggedIn, provisions
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.terminals import TmuxPlace

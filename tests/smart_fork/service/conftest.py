@@ -20,8 +20,8 @@ from starlette.routing import Route
 from indexer.safe_files import private_dir, state_home
 from smart_fork.cli.service import client
 from smart_fork.cli.service.app import Entrance, application
-from smart_fork.cli.service.guard import Doors
 from smart_fork.cli.service.instance import Address, publish, remove_socket
+from smart_fork.cli.service.request_guard import Doors
 from smart_fork.cli.service.server import listen_locally
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.cli.service import guard, server
-from smart_fork.cli.service.guard import Doors, Guard
+from smart_fork.cli.service import request_guard, server
+from smart_fork.cli.service.request_guard import Doors, Guard
 from smart_fork.system.http_limits import Connection, TokenBucket
 from tests.smart_fork.service.conftest import PromptServer
 
@@ -160,7 +160,7 @@ def test_a_file_of_ours_may_send_the_code_and_nothing_else(port, origin):
 
 
 def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
-    large = b"x" * (guard.MAX_BODY + 1)
+    large = b"x" * (request_guard.MAX_BODY + 1)
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=90)) as connection:
         connection.putrequest("POST", "/private")
         connection.putheader("Authorization", f"Bearer {SECRET}")
@@ -174,7 +174,7 @@ def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
 
 
 def test_a_client_that_sends_too_slowly_is_told_so(port, monkeypatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(request_guard, "BODY_SECONDS", 0.1)
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=90)) as connection:
         connection.putrequest("POST", "/private")
         connection.putheader("Authorization", f"Bearer {SECRET}")
@@ -200,8 +200,8 @@ def test_the_service_itself_is_guarded_so():
 
 
 def test_guessing_the_token_is_slowed_down_and_does_not_shut_out_who_has_it(port, monkeypatch):
-    monkeypatch.setattr(guard, "WRONG_RATE", 0.0)
-    found = [ask(port, Authorization="Bearer wrong")[0] for _ in range(int(guard.WRONG_BURST) + 5)]
+    monkeypatch.setattr(request_guard, "WRONG_RATE", 0.0)
+    found = [ask(port, Authorization="Bearer wrong")[0] for _ in range(int(request_guard.WRONG_BURST) + 5)]
 
     assert 429 == found[-1]
     assert 401 == found[0]
@@ -240,8 +240,8 @@ def status(answer: bytes) -> int:
 
 
 def test_refusals_do_not_fill_the_log(monkeypatch, request, caplog):
-    monkeypatch.setattr(guard, "LOGGED_BURST", 3.0)
-    monkeypatch.setattr(guard, "LOGGED_RATE", 0.0)
+    monkeypatch.setattr(request_guard, "LOGGED_BURST", 3.0)
+    monkeypatch.setattr(request_guard, "LOGGED_RATE", 0.0)
     port = request.getfixturevalue("port")
     assert [401] * 9 == [ask(port, Authorization="")[0] for _ in range(9)]
 
@@ -369,8 +369,8 @@ def test_a_stranger_connects_anew_for_each_request_and_who_has_the_token_does_no
 
 
 def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, request):
-    monkeypatch.setattr(guard, "STRANGERS_BURST", 3.0)
-    monkeypatch.setattr(guard, "STRANGERS_RATE", 0.0)
+    monkeypatch.setattr(request_guard, "STRANGERS_BURST", 3.0)
+    monkeypatch.setattr(request_guard, "STRANGERS_RATE", 0.0)
     port = request.getfixturevalue("port")
 
     assert [200, 200, 200, 429] == [ask(port, "/public", Authorization="")[0] for _ in range(4)]
@@ -381,8 +381,8 @@ def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, 
 def test_secrets_are_compared_in_constant_time(port, monkeypatch):
     """The time of a comparison must not reveal how much of a secret was right."""
     compared = []
-    real = guard.hmac.compare_digest
-    monkeypatch.setattr(guard.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
+    real = request_guard.hmac.compare_digest
+    monkeypatch.setattr(request_guard.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
 
     ask(port, Authorization="Bearer wrong")
 

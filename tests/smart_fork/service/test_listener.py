@@ -105,7 +105,7 @@ def test_a_machine_without_the_newer_internet_has_the_name_all_the_same(home, mo
 def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(monkeypatch, request):
     """The strangers have used up all requests that they may send."""
     for name in ("STRANGERS_BURST", "STRANGERS_RATE", "WRONG_BURST", "WRONG_RATE"):
-        monkeypatch.setattr(f"smart_fork.cli.service.guard.{name}", 0.0)
+        monkeypatch.setattr(f"smart_fork.cli.service.request_guard.{name}", 0.0)
     served = request.getfixturevalue("served")
     assert 429 == served.answer("GET", "/static/page.js", Cookie="").status
     assert 429 == served.answer("GET", "/mcp", Cookie="").status

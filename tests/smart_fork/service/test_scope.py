@@ -94,7 +94,7 @@ def test_a_client_that_chooses_a_session_says_its_project_with_the_choice(served
 
 def test_a_client_waits_for_its_worker_in_a_task(served, shop, scripted, monkeypatch):
     """The call is answered by then, which does not mean that the client is gone."""
-    monkeypatch.setattr("smart_fork.server.tasks.DIRECT_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.mcp_tasks.DIRECT_SECONDS", 0.0)
     order = {"prompt": "go", "project_path": str(shop), "run_in": "process", "worktree": False}
     (worker,) = call(served, "spawn_workers", shop, workers=[order]).structured_content["workers"]
     seen = list[str]()

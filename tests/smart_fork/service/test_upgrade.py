@@ -201,7 +201,7 @@ SERVE = """
 import os, subprocess, sys
 from pathlib import Path
 from smart_fork.system import version
-from smart_fork.cli.service import guard, server, upgrade
+from smart_fork.cli.service import request_guard, server, upgrade
 if version.own_version() == "3":
     sys.exit(7)
 if version.own_version() == "1":
@@ -212,7 +212,7 @@ def counted():
         file.write(".")
     return look()
 upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
-guard.BODY_SECONDS = 100.0
+request_guard.BODY_SECONDS = 100.0
 upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = server.QUIET_SECONDS = 0.1
 from smart_fork.cli.service.server import serve
 serve()
