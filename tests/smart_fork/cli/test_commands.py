@@ -36,7 +36,6 @@ def forked(monkeypatch) -> list[tuple]:
             attach="tmux attach", warnings=("mind the gap",),
         )  # fmt: skip
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     monkeypatch.setattr("smart_fork.cli.fork.fork_session", fork_session)
     return calls
 

@@ -64,7 +64,6 @@ def forked(monkeypatch):
         planned = Planned.plan(request)
         return planned.preview() if request.dry_run else planned.start()
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     monkeypatch.setattr("smart_fork.cli.fork.fork_session", fork_session)
     monkeypatch.setattr("smart_fork.forking.search_and_fork.Fork", Planned)
     return calls
