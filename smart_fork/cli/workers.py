@@ -193,7 +193,7 @@ def compare(
     html: Annotated[Path | None, "Write answers and diffs to this HTML file."] = None,
 ) -> None:
     """Compare workers with the same prompt side by side: answers, changes, tokens and time."""
-    found = compared(list(workers or ()), Processes(), patch=diff or html is not None)
+    found = compared(list(workers or ()), patch=diff or html is not None)
     if html is not None:
         from smart_fork.page.export import write_comparison
 

@@ -94,7 +94,7 @@ class Repository:
 
     #: The folder in a repository for workers' worktrees. It is inside the main working directory, so that agents which
     #: trust that directory also trust its worktrees.
-    FOLDER = ".worktrees"
+    WORKTREES = ".worktrees"
     #: The seconds that git may take, unless a call says otherwise.
     SECONDS = 120.0
 
@@ -181,7 +181,7 @@ class Repository:
             ProgramFailed: as `open`, or the worktree belongs to another repository.
         """
         found = Repository.open(worktree, processes)
-        if worktree.parent.name != cls.FOLDER:
+        if worktree.parent.name != cls.WORKTREES:
             return found
         made_in = Repository.open(worktree.parent.parent, processes)
         if found.top != resolve(worktree) or found.place.common != made_in.place.common:

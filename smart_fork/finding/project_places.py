@@ -154,4 +154,4 @@ def relative(file: str, tops: Collection[str]) -> str:
     """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
     name = file if top is None else file[len(top.rstrip("/")) + 1 :]
-    return name.split("/", 2)[-1] if name.startswith(f"{Repository.FOLDER}/") else name
+    return name.split("/", 2)[-1] if name.startswith(f"{Repository.WORKTREES}/") else name

@@ -365,7 +365,7 @@ def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
-        if len(inner) > 1 and inner[0] == Repository.FOLDER:
+        if len(inner) > 1 and inner[0] == Repository.WORKTREES:
             return [str(Path(top, *inner[:2]))]
     return []
 

@@ -128,7 +128,7 @@ class Worktree:
             why = f" ({printable(project.doubt)})" if project.doubt else ""
             hint = f"A worktree needs one; {_without()}"
             raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)
-        folder = Path(project.root) / Repository.FOLDER
+        folder = Path(project.root) / Repository.WORKTREES
         if folder.is_symlink() or folder.is_file():
             what = f"{folder} is a {'symbolic link' if folder.is_symlink() else 'file'}"
             raise ForkRefused(what, f"Remove it, or {_without()}")
@@ -221,7 +221,7 @@ class Worktree:
         In doubt, content counts as work. The reason ends with the commands that remove both.
         """
         worktree, branch = self.path, self.branch
-        if worktree.parent.name != Repository.FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
+        if worktree.parent.name != Repository.WORKTREES or ".." in worktree.parts or not _OURS.fullmatch(branch):
             return f"{worktree} was not made by smart-fork and stays."
         try:
             repository = Repository.open(worktree.parent.parent, processes)
@@ -325,7 +325,7 @@ def _try_to_make(planned: Worktree, processes: Processes) -> Completed:
 
 def _exclude(common: Path) -> None:
     """Hide workers' worktrees from ``git status``: add them to ``info/exclude`` in the git folder `common`."""
-    line = f"/{Repository.FOLDER}/"
+    line = f"/{Repository.WORKTREES}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
     try:

@@ -66,7 +66,7 @@ def test_a_branch_that_git_cannot_keep_beside_ours_stops_no_worktree(repo, their
 
 
 def test_a_file_where_worktrees_are_kept_is_said_before_anything_is_made(repo):
-    (repo / Repository.FOLDER).write_text("")
+    (repo / Repository.WORKTREES).write_text("")
 
     with pytest.raises(ForkRefused, match="is a file"):
         Worktree.plan(repo, "retry", PROCESSES)
